@@ -1,4 +1,5 @@
-// Checksum: XXH3 with 64 bits, computed piece by piece. And hashes of a text at once.
+// Checksums. XXH3 with 64 bits is computed piece by piece, in order. CRC-32C can be put together
+// from runs that several ranks have: it is linear. And hashes of a text at once.
 #pragma once
 
 #include <compare>
@@ -12,6 +13,7 @@ struct XXH3_state_s;
 
 namespace ladder {
 
+/// XXH3.
 class Checksum {
  public:
   Checksum();
@@ -25,6 +27,15 @@ class Checksum {
   };
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
+
+/// What a run of bytes adds to the CRC-32C of a file in which `behind` bytes follow the run.
+///
+/// The CRC of a file without its initial value is the remainder of a polynomial over GF(2): the XOR
+/// of what its runs add, in any order. A run of zeros adds 0, so holes need not be known.
+uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind);
+/// The CRC-32C of a file, with its initial value and its last inversion.
+/// @param runs the XOR over all its runs
+uint32_t crc32c_of_file(uint32_t runs, int64_t bytes);
 
 /// XXH64 with seed 0.
 uint64_t hash64(std::string_view bytes);

@@ -23,10 +23,11 @@ enum class Mem : uint8_t {
   Activation,  ///< what forward keeps for backward
   Workspace,   ///< other memory, which no later step reads
   Comm,        ///< buffers of the communicator
+  Staging,     ///< copies on their way to a file
 };
-constexpr int kMemCount = 7;
+constexpr int kMemCount = 8;
 constexpr std::array<std::string_view, kMemCount> kMemNames = {
-    "Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm"};
+    "Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm", "Staging"};
 
 /// One number of bytes for each category.
 struct MemoryBytes {

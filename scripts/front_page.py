@@ -52,6 +52,7 @@ ANSWERS = {
     "22_expert_parallel": "What travels when experts live on other ranks, and why do the bits stay the same?",
     "26_packing": "How do documents share rows without seeing each other, and what does padding cost?",
     "27_data_order": "In which order does a run read its documents, and how do other ranks go on in it?",
+    "28_async_checkpoint": "How long must training wait for a checkpoint, and what survives a crash while it is written?",
     "29_monitor": "Is this run healthy, which layer broke first, and how does it go back?",
     "30_hsdp": "Why gather weights from far away, if near ranks hold a whole model among them?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",

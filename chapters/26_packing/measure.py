@@ -8,10 +8,10 @@ import statistics
 from measure import ROOT, run, table
 
 CHAPTER = "26_packing"
-T, ROUNDS, BATCH, STEPS = 1024, 3, 4, 6
+T, ROUNDS, BATCH, STEPS = 1024, 2, 4, 4
 DOCUMENTS = "--documents --end-of-text 10"
-# 660 rows are about a window of the first kind; the model does not matter to the plan.
-COUNTED = f"--model llama-nano --layers 1 --channels 64 --seq-len {T} --quiet"
+# The model does not matter to the plan.
+COUNTED = f"--model llama-nano --layers 1 --channels 16 --seq-len {T} --quiet"
 TIMED = f"--model llama-tiny --seq-len {T} --batch {BATCH} --threads 1 --quiet"
 KINDS = {
     "log-normal, median 400": lambda draw: 1 + round(draw.lognormvariate(5.99, 1)),
@@ -67,9 +67,9 @@ def share(part, of):
 def plans():
     rows = []
     for kind in KINDS:
-        text = write(kind, 1_200_000, "documents.txt")
-        for plan, steps in (("--pack ffd", "--batch 33 --steps 20"), ("--pack greedy", "--batch 33 --steps 20"),
-                            ("--unpacked", "--batch 2 --micro-batch 1 --steps 10")):
+        text = write(kind, 800_000, "documents.txt")
+        for plan, steps in (("--pack ffd", "--batch 33 --steps 8"), ("--pack greedy", "--batch 33 --steps 8"),
+                            ("--unpacked", "--batch 2 --micro-batch 1 --steps 4")):
             got = run(CHAPTER, f"{COUNTED} {steps} {DOCUMENTS} {plan}", text).report["extra"]["packing"]
             positions = got["rows"] * T
             rows.append([kind, f"`{plan}`", share(got["trained"], positions), share(got["padded"], positions),

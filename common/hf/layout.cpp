@@ -1,5 +1,8 @@
 #include "common/hf/layout.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace ladder {
 namespace {
 
@@ -51,6 +54,55 @@ void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
   }
 }
 
+/// Neighbors of one row of ours.
+struct Piece {
+  HfRow to;
+  int64_t k;  ///< which column of the row is the first
+  std::span<const float> from;
+};
+
+/// Calls use() for pieces that lie in the file as they lie here, or as rows in another order. Only
+/// a run that is put together from several places is copied.
+void for_row_runs(std::span<const Piece> pieces, int64_t K, const UseHfRun& use) {
+  std::vector<float> run;
+  for (size_t i = 0; i < pieces.size();) {
+    const auto begin_of = [&](size_t j) { return pieces[j].to.row * K + pieces[j].k; };
+    const auto& [to, k, first] = pieces[i];
+    const int64_t begin = begin_of(i);
+    int64_t n = 0;
+    size_t end = i;
+    bool is_one = true;  // whether the run is one here, too
+    while (end < pieces.size() && pieces[end].to.tensor == to.tensor &&
+           begin_of(end) == begin + n) {
+      is_one = is_one && pieces[end].from.data() == first.data() + n;
+      n += std::ssize(pieces[end++].from);
+    }
+    run.clear();
+    for (size_t j = i; j < end && !is_one; ++j)
+      run.insert(run.end(), pieces[j].from.begin(), pieces[j].from.end());
+    use(to.tensor, begin, is_one ? std::span(first.data(), static_cast<size_t>(n)) : run);
+    i = end;
+  }
+}
+
+/// The same for a matrix of (rows, K) that lies transposed in the file, as (K, rows).
+void for_column_runs(std::span<const Piece> pieces, int64_t K, int64_t rows, const UseHfRun& use) {
+  std::vector<float> run;
+  int64_t begin = 0;
+  for (int64_t k = 0; k < K; ++k)
+    for (const auto& [to, first, from] : pieces) {
+      if (k < first || k >= first + std::ssize(from)) continue;
+      const int64_t at = k * rows + to.row;
+      if (!run.empty() && at != begin + std::ssize(run)) {
+        use(0, begin, run);
+        run.clear();
+      }
+      if (run.empty()) begin = at;
+      run.push_back(from[static_cast<size_t>(k - first)]);
+    }
+  if (!run.empty()) use(0, begin, run);
+}
+
 /// `name` with another name for its last part but one, such as "qkv_proj" in
 /// "model.layers.0.self_attn.qkv_proj.weight".
 std::string renamed(const std::string& name, const std::string& part) {
@@ -77,12 +129,24 @@ std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config)
   return {{spec.name, is_conv1d(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};
 }
 
-void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec,
-           const GptConfig& config) {
-  const float* inp = ours.data<float>();
-  for_each_element(spec, config, [&](int64_t i, size_t which, int64_t j) {
-    hf[which].data<float>()[j] = inp[i];
+void for_hf_runs(const ParamSpec& spec, const float* part, const ParamSpec& whole,
+                 const GptConfig& config, const UseHfRun& use) {
+  const int64_t K = spec.stride;
+  std::vector<Piece> pieces;
+  spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+    for (const int64_t end = there + n; there < end;) {
+      const int64_t count = std::min(end - there, K - there % K);
+      pieces.push_back(
+          {hf_row(spec, config, there / K), there % K, {part + here, static_cast<size_t>(count)}});
+      here += count;
+      there += count;
+    }
   });
+  std::ranges::sort(pieces, {}, [](const Piece& piece) {
+    return std::tuple(piece.to.tensor, piece.to.row, piece.k);
+  });
+  if (is_conv1d(spec, config)) return for_column_runs(pieces, K, whole.rows, use);
+  for_row_runs(pieces, K, use);
 }
 
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,

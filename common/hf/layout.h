@@ -12,6 +12,7 @@
 // A mixture of parts has no model there. Its parameters are stored as ours.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +30,15 @@ struct HfTensor {
 /// The tensors that hold a parameter.
 std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config);
 
-/// hf = ours, in the layout of the file. hf: F32, as hf_tensors() says; ours: F32 spec.shape
-void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec, const GptConfig& config);
+/// Elements [begin, begin + run.size()) of tensor number `tensor` of hf_tensors().
+using UseHfRun = std::function<void(size_t tensor, int64_t begin, std::span<const float> run)>;
+
+/// Calls use() for the part of a parameter that a rank has, in the order of the files. Neighbors
+/// there are one run. Padding is in no run.
+/// @param part its elements [spec.part.begin, spec.part.end)
+/// @param whole the parameter in ParamLayout::whole()
+void for_hf_runs(const ParamSpec& spec, const float* part, const ParamSpec& whole,
+                 const GptConfig& config, const UseHfRun& use);
 
 /// ours = hf. Rows of padding do not change.
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,

@@ -21,10 +21,6 @@ constexpr int64_t kMaxHeader = 100'000'000;  // the format's own limit
 
 static_assert(std::endian::native == std::endian::little, "files are written as memory lies");
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
 /// Whether a word has all bits of the exponent set: a NaN or an infinity.
 template <class Word>
 bool any_has(std::span<const std::byte> words, Word exponent) {
@@ -37,37 +33,8 @@ bool any_has(std::span<const std::byte> words, Word exponent) {
   return any;
 }
 
-/// Narrower floats are never weights or states.
-bool is_finite(Dtype dtype, std::span<const std::byte> bytes) {
-  switch (dtype) {
-    case Dtype::F64: return !any_has<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
-    case Dtype::F32: return !any_has<uint32_t>(bytes, 0x7f80'0000);
-    case Dtype::BF16: return !any_has<uint16_t>(bytes, 0x7f80);
-    case Dtype::F16: return !any_has<uint16_t>(bytes, 0x7c00);
-    default: return true;
-  }
-}
-
 std::vector<int64_t> extents(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
-}
-
-std::string header_text(std::span<const SafetensorsWriter::Entry> entries,
-                        const std::map<std::string, std::string>& metadata) {
-  json header = {{"__metadata__", metadata}};
-  int64_t begin = 0;
-  for (const auto& [name, dtype, shape] : entries) {
-    CHECK(begin % size_of(dtype) == 0, "{} comes before wider types", name);
-    CHECK(!header.contains(name), "two tensors called {}", name);
-    const int64_t end = begin + shape.size() * size_of(dtype);
-    header[name] = {
-        {"dtype", dtype_text(dtype)}, {"shape", extents(shape)}, {"data_offsets", {begin, end}}};
-    begin = end;
-  }
-  std::string text = header.dump();
-  const auto length = round_up(std::ssize(text) + kLengthBytes, kDataAlign) - kLengthBytes;
-  text.resize(static_cast<size_t>(length), ' ');
-  return text;
 }
 
 struct NamedSize {
@@ -153,47 +120,45 @@ TensorEntries parse_header(std::string_view text, int64_t data_bytes) {
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Entry> entries,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(path, "checkpoint"), entries_(std::move(entries)) {
-  const std::string header = header_text(entries_, metadata);
-  const uint64_t length = header.size();
-  write_bytes(std::as_bytes(std::span(&length, 1)));
-  write_bytes(bytes_of(header));
+FileSum sum_of_runs(uint32_t runs, int64_t bytes) {
+  return {.bytes = bytes, .hex = fmt::format("{:08x}", crc32c_of_file(runs, bytes))};
 }
 
-void SafetensorsWriter::write(Tensor tensor) {
-  CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
-  const Entry& entry = entries_[next_];
-  CHECK(tensor.shape == entry.shape, "{} is {}, not {}", entry.name, to_string(tensor.shape),
-        to_string(entry.shape));
-  append(tensor);
+SafetensorsPlan::SafetensorsPlan(std::vector<Entry> of,
+                                 const std::map<std::string, std::string>& metadata)
+    : entries(std::move(of)) {
+  json header = {{"__metadata__", metadata}};
+  int64_t end = 0;
+  for (const auto& [name, dtype, shape] : entries) {
+    CHECK(end % size_of(dtype) == 0, "{} comes before wider types", name);
+    CHECK(!header.contains(name), "two tensors called {}", name);
+    begins.push_back(end);
+    end += shape.size() * size_of(dtype);
+    header[name] = {{"dtype", dtype_text(dtype)},
+                    {"shape", extents(shape)},
+                    {"data_offsets", {begins.back(), end}}};
+  }
+  const std::string text = header.dump();
+  const int64_t data = round_up(std::ssize(text) + kLengthBytes, kDataAlign);
+  const auto length = static_cast<uint64_t>(data - kLengthBytes);
+  head.resize(static_cast<size_t>(data), ' ');
+  std::memcpy(head.data(), &length, kLengthBytes);
+  std::memcpy(head.data() + kLengthBytes, text.data(), text.size());
+  for (int64_t& begin : begins) begin += data;
+  bytes = data + end;
 }
 
-void SafetensorsWriter::append(Tensor part) {
-  CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
-  const Entry& entry = entries_[next_];
-  appended_ += part.size();
-  CHECK(part.dtype == entry.dtype && appended_ <= entry.shape.size(), "{} elements of {} {}",
-        appended_, entry.name, to_string(entry.shape));
-  const std::span bytes(static_cast<const std::byte*>(part.ptr), static_cast<size_t>(part.bytes()));
-  if (not_finite_.empty() && !is_finite(part.dtype, bytes)) not_finite_ = entry.name;
-  write_bytes(bytes);
-  if (appended_ < entry.shape.size()) return;
-  appended_ = 0;
-  ++next_;
-}
-
-void SafetensorsWriter::write_bytes(std::span<const std::byte> bytes) {
-  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  checksum_.update(bytes);
-  bytes_ += std::ssize(bytes);
-}
-
-WrittenFile SafetensorsWriter::finish() {
-  CHECK(next_ == entries_.size(), "{} of {} tensors written", next_, entries_.size());
-  file_.commit();
-  return {.sum = {.bytes = bytes_, .xxh3 = checksum_.hex()}, .not_finite = not_finite_};
+// Narrower floats are never weights or states.
+bool is_finite(Tensor tensor) {
+  const std::span bytes(static_cast<const std::byte*>(tensor.ptr),
+                        static_cast<size_t>(tensor.bytes()));
+  switch (tensor.dtype) {
+    case Dtype::F64: return !any_has<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
+    case Dtype::F32: return !any_has<uint32_t>(bytes, 0x7f80'0000);
+    case Dtype::BF16: return !any_has<uint16_t>(bytes, 0x7f80);
+    case Dtype::F16: return !any_has<uint16_t>(bytes, 0x7c00);
+    default: return true;
+  }
 }
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
@@ -238,16 +203,21 @@ std::vector<std::byte> SafetensorsReader::bytes(const TensorEntry& entry) const 
   return all;
 }
 
-FileSum SafetensorsReader::sum() const {
-  Checksum checksum;
+FileSum SafetensorsReader::sum(const std::string& kind) const {
+  Checksum xxh3;
+  uint32_t crc = 0;
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (int64_t at = 0; at < file_.size(); at += std::ssize(buffer)) {
     const auto part = std::span(buffer).first(
         static_cast<size_t>(std::min(std::ssize(buffer), file_.size() - at)));
     file_.read(at, part);
-    checksum.update(part);
+    if (kind == "xxh3")
+      xxh3.update(part);
+    else
+      crc ^= crc32c_of_run(part, file_.size() - at - std::ssize(part));
   }
-  return {.bytes = file_.size(), .xxh3 = checksum.hex()};
+  if (kind != "xxh3") return sum_of_runs(crc, file_.size());
+  return {.bytes = file_.size(), .kind = kind, .hex = xxh3.hex()};
 }
 
 }  // namespace ladder

@@ -14,7 +14,6 @@
 
 #include "common/checksum.h"
 #include "common/input_file.h"
-#include "common/output_file.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -33,49 +32,34 @@ using TensorEntries = std::map<std::string, TensorEntry>;
 
 /// The size and the checksum of a whole file.
 struct FileSum {
-  int64_t bytes;
-  std::string xxh3;
+  int64_t bytes = 0;
+  std::string kind = "crc32c";  ///< "xxh3" in checkpoints of before
+  std::string hex;
   bool operator==(const FileSum&) const = default;
 };
+/// Of a file whose runs add this: see crc32c_of_run().
+FileSum sum_of_runs(uint32_t runs, int64_t bytes);
 
-/// What a writer reports of its file.
-struct WrittenFile {
-  FileSum sum{};
-  std::string not_finite;  ///< the first tensor with a NaN or an infinity; empty: none
-};
-
-/// Writes tensors one after the other, so that only one at a time is in memory in the layout of the
-/// file. The file appears in finish().
-class SafetensorsWriter {
- public:
+/// A file as it is known before its first byte of data: so several ranks can write it.
+struct SafetensorsPlan {
   struct Entry {
     std::string name;
     Dtype dtype;
     Shape shape;
   };
-  /// @param entries everything that will be written, in order; wider dtypes first, so that all are
-  /// aligned
-  /// @throws UserError if no file can be created there
-  SafetensorsWriter(const std::string& path, std::vector<Entry> entries,
-                    const std::map<std::string, std::string>& metadata);
+  /// @param of all tensors, in order; wider dtypes first, so that all are aligned
+  explicit SafetensorsPlan(std::vector<Entry> of,
+                           const std::map<std::string, std::string>& metadata = {});
 
-  /// Writes the elements of the next entry.
-  void write(Tensor tensor);
-  /// Writes the next elements of an entry that comes in parts. The part is flat.
-  void append(Tensor part);
-  WrittenFile finish();
-
- private:
-  void write_bytes(std::span<const std::byte> bytes);
-
-  OutputFile file_;
-  std::vector<Entry> entries_;
-  size_t next_ = 0;
-  int64_t appended_ = 0;  ///< elements of the next entry so far
-  int64_t bytes_ = 0;
-  Checksum checksum_;
-  std::string not_finite_;
+  std::vector<Entry> entries;
+  std::vector<int64_t> begins;  ///< where each entry begins in the file
+  std::string head;             ///< the bytes before the data
+  int64_t bytes;                ///< of the whole file
 };
+
+/// Whether a tensor has neither a NaN nor an infinity. Only floats of at least 16 bits are looked
+/// at.
+bool is_finite(Tensor tensor);
 
 /// An open file. The constructor checks its whole header. Tensors are read when they are asked for.
 class SafetensorsReader {
@@ -93,7 +77,8 @@ class SafetensorsReader {
   void read(const TensorEntry& entry, int64_t begin, std::span<std::byte> out) const;
   /// All bytes of the tensor.
   std::vector<std::byte> bytes(const TensorEntry& entry) const;
-  FileSum sum() const;
+  /// @param kind FileSum::kind
+  FileSum sum(const std::string& kind = "crc32c") const;
 
  private:
   InputFile file_;

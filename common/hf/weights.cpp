@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/hf/config.h"
+#include "common/hf/file_names.h"
 #include "common/hf/json.h"
 #include "common/hf/layout.h"
 #include "common/model/shards.h"
@@ -148,9 +149,6 @@ struct HfFiles {
   std::string config;                      ///< path of config.json; empty if there is none
 };
 
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -160,9 +158,10 @@ bool is_there(const fs::path& path) {
 fs::path resolved_weights(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return path;
-  for (const char* name : {kWeights, kIndex})
+  for (const char* name : {kWeightsFile, kIndexFile})
     if (is_there(path / name)) return path / name;
-  throw UserError("{}: holds neither a checkpoint nor {} nor {}", path.string(), kWeights, kIndex);
+  throw UserError("{}: holds neither a checkpoint nor {} nor {}", path.string(), kWeightsFile,
+                  kIndexFile);
 }
 
 /// The files that an index names. No tensor is in two of them.
@@ -201,36 +200,64 @@ HfFiles open_hf_files(const std::string& path) {
   } else {
     files.weights.emplace_back(weights.string());
   }
-  const fs::path config = weights.parent_path() / "config.json";
+  const fs::path config = weights.parent_path() / kConfigFile;
   if (is_there(config)) files.config = config.string();
   return files;
 }
 
 }  // namespace
 
-WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
-                          const GptConfig& config, const ParamLayout& layout, const Flat& params) {
+std::vector<PlannedFile> plan_weights(const ParamLayout& layout, int64_t most) {
+  std::vector<std::vector<SafetensorsPlan::Entry>> files(1);
+  int64_t bytes = 0;
   const ParamLayout whole = layout.whole();
-  std::optional<SafetensorsWriter> writer;
-  if (!comm || comm->rank() == 0) {
-    std::vector<SafetensorsWriter::Entry> entries;
-    for (const ParamSpec& spec : whole.specs())
-      for (const HfTensor& hf : hf_tensors(spec, config))
-        entries.push_back({hf.name, Dtype::F32, hf.shape});
-    // Hugging Face's loader looks for "format".
-    writer.emplace(path, std::move(entries), std::map<std::string, std::string>{{"format", "pt"}});
-  }
-  auto spec = whole.specs().begin();
-  std::vector<float> buffer;
-  gather_sections(ctx, comm, layout, params, [&](int64_t s, Tensor section) {
-    const Range range = whole.section(s);
-    for (; spec != whole.specs().end() && spec->offset < range.end; ++spec) {
-      const std::vector<Tensor> hf = hf_views(*spec, config, buffer);
-      to_hf(hf, section.slice(spec->offset - range.begin, spec->shape.size()), *spec, config);
-      for (const Tensor& tensor : hf) writer->write(tensor);
+  for (const ParamSpec& spec : whole.specs())
+    for (const HfTensor& hf : hf_tensors(spec, layout.config())) {
+      const int64_t more = hf.shape.size() * size_of(Dtype::F32);
+      if (bytes > 0 && bytes + more > most) {
+        files.emplace_back();
+        bytes = 0;
+      }
+      files.back().push_back({hf.name, Dtype::F32, hf.shape});
+      bytes += more;
     }
-  });
-  return writer ? writer->finish() : WrittenFile{};
+  std::vector<PlannedFile> planned;
+  for (auto& entries : files)
+    // Hugging Face's loader looks for "format".
+    planned.push_back({weights_file(planned.size(), files.size()),
+                       SafetensorsPlan(std::move(entries), {{"format", "pt"}})});
+  return planned;
+}
+
+std::string weights_index(std::span<const PlannedFile> files) {
+  json map = json::object();
+  int64_t bytes = 0;
+  for (const auto& [name, plan] : files) {
+    for (const auto& entry : plan.entries) map[entry.name] = name;
+    bytes += plan.bytes - std::ssize(plan.head);
+  }
+  const json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
+  return index.dump(2) + "\n";
+}
+
+void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
+                     const ParamLayout& whole, const UseRun& use) {
+  using FileAndByte = std::pair<size_t, int64_t>;
+  const ParamSpec& all = whole.spec(spec.name);
+  std::vector<FileAndByte> places;
+  for (const HfTensor& hf : hf_tensors(all, whole.config()))
+    for (size_t file = 0; file < files.size(); ++file) {
+      const SafetensorsPlan& plan = files[file].plan;
+      const auto at = std::ranges::find(plan.entries, hf.name, &SafetensorsPlan::Entry::name);
+      if (at != plan.entries.end())
+        places.emplace_back(file, plan.begins[static_cast<size_t>(at - plan.entries.begin())]);
+    }
+  for_hf_runs(spec, part.data<float>(), all, whole.config(),
+              [&](size_t tensor, int64_t begin, std::span<const float> run) {
+                const auto& [file, first] = places.at(tensor);
+                use(file, first + begin * size_of(Dtype::F32),
+                    {.ptr = const_cast<float*>(run.data()), .shape = {std::ssize(run)}});
+              });
 }
 
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,

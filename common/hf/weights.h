@@ -1,23 +1,38 @@
 // Weights in a file, with the names and layouts of a Hugging Face model: GPT-2 or LLaMA.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "common/comm/comm.h"
 #include "common/hf/safetensors.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
 namespace ladder {
 
-/// Writes the file on rank 0 of `comm`. Its bytes do not depend on the shards. Other ranks get an
-/// empty answer.
-/// @param params F32
-/// @param comm the ranks that hold the shards; all call this; null: there is only this rank
-WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
-                          const GptConfig& config, const ParamLayout& layout, const Flat& params);
+/// A file, and what is known of it before it is written.
+struct PlannedFile {
+  std::string name;
+  SafetensorsPlan plan;
+};
+
+/// The files of all weights, in order. Whole tensors follow each other in a file until the next one
+/// would make it larger than `most` bytes of data; a larger tensor has a file of its own.
+std::vector<PlannedFile> plan_weights(const ParamLayout& layout, int64_t most);
+/// What kIndexFile says of several such files.
+std::string weights_index(std::span<const PlannedFile> files);
+
+/// Neighboring numbers, flat in host memory, and where their first byte lies in which file.
+using UseRun = std::function<void(size_t file, int64_t at, Tensor run)>;
+
+/// Calls use() for the runs of one parameter, or of the part of it that is here.
+/// @param part F32, flat, in host memory: ParamLayout::tensor()
+/// @param whole the layout of the whole model
+void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
+                     const ParamLayout& whole, const UseRun& use);
 
 /// A weight in a file.
 struct FoundWeight {

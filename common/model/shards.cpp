@@ -54,84 +54,29 @@ class Places {
   int64_t each_;
 };
 
-void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64_t n) {
-  const Tensor out = to.slice(at, n), inp = from.slice(begin, n);
-  std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(inp.bytes()));
-}
-
-/// Which rank sends what. Ranks hold whole sections, or chunks of them.
-class Senders {
- public:
-  Senders(const ParamLayout& layout, bool cut) : cut_(cut) {
-    const ParamLayout shard = layout.unsharded().shard(0);
-    const int64_t all = layout.tensor_rank().size * layout.shards() * layout.stage_rank().size;
-    for (int64_t r = 0; r < all; ++r) shards_.push_back(shard.on_rank(r));
-  }
-  int size() const { return static_cast<int>(shards_.size()); }
-  /// Whether rank r sends its part of section s. If sections are not cut, only the first of the
-  /// ranks that have the same part sends it.
-  bool send(int r, int64_t s) const { return cut_ || of(r).chunk(s) == 0; }
-  /// Whether rank r sends anything. A rank that the layout does not know holds what another rank
-  /// holds.
-  bool send(int r) const {
-    for (int64_t s = 0; r < size() && s < of(r).sections(); ++s)
-      if (send(r, s)) return true;
-    return false;
-  }
-
- private:
-  const ParamLayout& of(int r) const { return shards_.at(static_cast<size_t>(r)); }
-
-  std::vector<ParamLayout> shards_;
-  bool cut_;
-};
-
-/// A tensor of n zeros in `bytes`.
-Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
-  bytes.assign(static_cast<size_t>(n * size_of(dtype)), std::byte{0});
-  return {.ptr = bytes.data(), .dtype = dtype, .shape = {n}};
-}
-
 }  // namespace
 
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat) {
   return div_exact(layout.whole().size(), parameters_an_element(layout, flat));
 }
 
-void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
-                     const std::function<void(int64_t s, Tensor section)>& use) {
+int64_t ranks_of(const ParamLayout& layout) {
+  return layout.tensor_rank().size * layout.shards() * layout.stage_rank().size;
+}
+
+void for_flat_runs(const ParamLayout& layout, const Flat& flat,
+                   const std::function<void(int64_t begin, Tensor run)>& use) {
+  CHECK(layout.shards() == 1 || layout.size() < layout.whole_size(), "no shard");
   const int64_t each = parameters_an_element(layout, flat);
   const ParamLayout whole = layout.whole();
-  const ParamLayout own = flat.is_shard ? layout : layout.unsharded();
-  const int rank = comm ? comm->rank() : 0;
-  const Senders senders(layout, flat.is_shard);
-  if (!senders.send(rank)) return;
-
-  std::vector<Places> places;
-  for (int r = 0; rank == 0 && r < senders.size(); ++r)
-    places.emplace_back(own.on_rank(r), whole, each);
-  const HostCopy host = HostCopy::of(ctx, flat.tensor);
-  std::vector<std::byte> bytes, theirs;
+  const Places places(layout, whole, each);
   for (int64_t s = 0; s < whole.sections(); ++s) {
-    if (whole.section(s).size() == 0) continue;  // the section of a tied head
-    const Range here = own.section(s);
-    const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
-    if (rank > 0) {
-      if (mine.size() > 0 && senders.send(rank, s)) comm->send(mine, 0);
-      continue;
-    }
-    const Tensor section = room(bytes, flat.tensor.dtype, div_exact(whole.section(s).size(), each));
-    for (int r = 0; r < senders.size(); ++r) {
-      const Places& at = places[static_cast<size_t>(r)];
-      const int64_t n = div_exact(at.here().section(s).size(), each);
-      if (n == 0 || !senders.send(r, s)) continue;
-      const Tensor part = r == 0 ? mine : room(theirs, flat.tensor.dtype, n);
-      if (r > 0) comm->recv(part, r);
-      at.for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
-        copy(section, to, part, from, count);
-      });
-    }
-    use(s, section);
+    if (layout.specs(s).empty()) continue;  // a section of another stage
+    const Tensor section = flat.tensor.slice(layout.section(s).begin / each,
+                                             div_exact(layout.section(s).size(), each));
+    places.for_runs(s, [&](int64_t here, int64_t there, int64_t n) {
+      use(whole.section(s).begin / each + there, section.slice(here, n));
+    });
   }
 }
 

@@ -44,6 +44,7 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--row-documents", "", "26_packing"},
     BranchFlag{"--sources", "", "27_data_order"},
     BranchFlag{"--epochs", "", "27_data_order"},
+    BranchFlag{"--async", "", "28_async_checkpoint"},
     BranchFlag{"--events", "", "29_monitor"},
     BranchFlag{"--event-clock", "", "29_monitor"},
     BranchFlag{"--peak-tflops", "", "29_monitor"},

@@ -37,11 +37,12 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
+  if (!options_.save.empty())
+    save_ = open_save_directory(options_.save, options_.keep, !options_.gather, control_.get());
   if (!speaks()) return;
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
-  if (!options_.save.empty()) save_.emplace(options_.save);
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
   if (options_.text_tokenizer) progress_.line(tokens_text(options_));
@@ -129,13 +130,15 @@ void RunLog::give_up(const char* flag, const UserError& e) {
   not_done_.emplace(flag, e.what());
 }
 
-void RunLog::agree_to_stop() {
-  auto signal = static_cast<uint8_t>(stop_signal());
+uint8_t RunLog::most(uint8_t own) {
   // A byte, because no planted fault is meant for bytes (faulty_comm.h).
-  if (control_)
-    control_->all_reduce({.ptr = &signal, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
-  stopped_by_ = signal;
-  if (signal != 0) stop();
+  if (control_) control_->all_reduce({.ptr = &own, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  return own;
+}
+
+void RunLog::agree_to_stop() {
+  stopped_by_ = most(static_cast<uint8_t>(stop_signal()));
+  if (stopped_by_ != 0) stop();
 }
 
 // Writes a line at a time, for programs that follow the file. If it fails, the run need not be
@@ -164,9 +167,7 @@ void RunLog::end_trace() {
 }
 
 bool RunLog::eval_due(int64_t step) const {
-  const int64_t done = step + 1;
-  return options_.eval_every > 0 && done % options_.eval_every == 0 && done < options_.steps &&
-         stopped_by_ == 0;
+  return options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !is_last(step);
 }
 
 void RunLog::eval(int64_t step, double val_loss) {
@@ -199,9 +200,8 @@ void RunLog::skipped(int64_t step, std::string_view why) {
 
 bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
-  const int64_t done = step + 1;
-  const bool last = done == options_.steps || stopped_by_ != 0;
-  if (!last && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
+  const int64_t every = options_.save_every;
+  if (!is_last(step) && (every == 0 || (step + 1) % every != 0)) return false;
   // Such weights are worth less than those in the directory. A norm that is not finite says less:
   // the step is then skipped, and leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
@@ -210,19 +210,43 @@ bool RunLog::save_due(int64_t step) {
 }
 
 void RunLog::save(const TrainingState& state, int64_t steps) {
+  const int64_t begin = now_ns();
+  const std::unique_ptr<CheckpointSave> save = begin_save(state, steps);
+  save->write(ctx_, state);
+  agree_on(*save);
+  save->publish();
+  end_save(*save, steps, now_ns() - begin);
+}
+
+std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, int64_t steps) {
   TrainingState all = state;
   all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
-  std::string why;
   if (const auto& known = options_.text_tokenizer) {
     all.tokenizer = hf_tokenizer_files(known->tokenizer);
     all.end_of_text = known->tokenizer.end_of_text;
   }
-  try {
-    why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, all, steps);
-  } catch (const UserError& e) {  // the directory was good when the run began
-    throw NotWritten(e.what());
-  }
-  if (!why.empty()) tell_not_saved(steps - 1, why);
+  return std::make_unique<CheckpointSave>(
+      *save_, all, steps,
+      SaveHow{.file_bytes = options_.shard_mb * 1'000'000, .gather = options_.gather});
+}
+
+// The directory was good when the run began.
+void RunLog::check_written(const CheckpointSave& save) const {
+  if (speaks() && !save.error().empty()) throw NotWritten(save.error());
+}
+
+void RunLog::agree_on(CheckpointSave& save) {
+  save.agree(control_.get());
+  check_written(save);
+}
+
+void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns) {
+  check_written(save);
+  saves_.push_back({{"steps", steps},
+                    {"wait_ms", static_cast<double>(wait_ns) * 1e-6},
+                    {"writes", save.written().writes},
+                    {"bytes", save.written().bytes}});
+  if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());
 }
 
 void RunLog::tell_not_saved(int64_t step, std::string_view why) {
@@ -284,6 +308,7 @@ std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
   nlohmann::json own = {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
                         {"comm", comm_json(rank(), result.sent)},
+                        {"saves", saves_},
                         {"rows", rows_json(rows, starts_)}};
   if (!comm_) return {std::move(own)};
   std::vector<nlohmann::json> all;
@@ -300,7 +325,7 @@ std::string RunLog::report_text(const RunResult& result,
       stopped_by_ != 0 ? nlohmann::json(signal_name(stopped_by_)) : nlohmann::json();
   report["not_done"] = reasons();
   for (const nlohmann::json& rank : ranks)
-    for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
+    for (const char* part : {"memory", "comm", "saves"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
   report["skipped"] = skipped_;
   report["extra"] = extra_;
@@ -336,8 +361,7 @@ std::string RunLog::reasons() const {
 void RunLog::end_run(const RunResult& result) {
   auto status = static_cast<uint8_t>(not_done_.empty() ? 0 : kNotDone);
   if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);
-  if (control_)
-    control_->all_reduce({.ptr = &status, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  status = most(status);
   if (status == 0) return;
   std::string line = "error: the run came to its end, but " + reasons();
   if (stopped_by_ != 0)
@@ -363,12 +387,11 @@ void write_plan(const RunOptions& options, const RunPlan& plan,
 void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm) {
   const int rank = comm ? comm->rank() : 0;
   const nlohmann::json own = memory_json(rank, plan.predicted, /*measured=*/{});
-  std::vector<nlohmann::json> all{own};
-  if (comm) {
-    all.clear();
+  std::vector<nlohmann::json> all;
+  if (!comm) all.push_back(own);
+  if (comm)
     for (const std::string& text : gather_text(*comm, own.dump()))
       all.push_back(nlohmann::json::parse(text));
-  }
   if (rank != 0) return;
   if (!options.quiet) fmt::print("{}\n", plan_text(plan));
   write_plan(options, plan, all);

@@ -21,6 +21,7 @@
 
 namespace ladder {
 
+class CheckpointSave;
 struct TrainingState;
 
 /// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
@@ -74,6 +75,9 @@ class RunLog {
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
 
+  /// The largest of what all ranks say here. All of them call it; it counts as nobody's traffic.
+  uint8_t most(uint8_t own);
+
   /// The same on all ranks, because a hash may need all of them.
   bool tracing() const { return !options_.trace.empty(); }
   void trace(const StepRecord& record, uint64_t param_hash);
@@ -87,9 +91,18 @@ class RunLog {
   /// after the last, and where a signal stops the run. A checkpoint whose loss is NaN or infinite
   /// is not written; stderr says so, --quiet or not. The same on all ranks.
   bool save_due(int64_t step);
-  /// save_checkpoint(), in the directory of --save. A state with a NaN or an infinity is not
-  /// written; stderr says so, --quiet or not. All ranks call it.
+  /// Whether the run takes no step after this one, whose record end_step() has had.
+  bool is_last(int64_t step) const { return step + 1 == options_.steps || stopped_by_ != 0; }
+  /// Saves in the directory of --save. A state with a NaN or an infinity is not committed; stderr
+  /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
+  /// The same in parts. Every rank calls write() of what begin_save() returns, then agree_on(),
+  /// then publish(), then end_save(). Only agree_on() needs the other ranks.
+  std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
+  /// @throws NotWritten on rank 0, as end_save() does, if a disk has refused
+  void agree_on(CheckpointSave& save);
+  /// @param wait_ns how long training has waited for this save
+  void end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns);
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
@@ -136,6 +149,7 @@ class RunLog {
   const LossTargets& targets();
   TargetCount val_targets();
   void end_events(int64_t step, int64_t end_ns);
+  void check_written(const CheckpointSave& save) const;
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
   void end_trace();
@@ -156,7 +170,7 @@ class RunLog {
   std::vector<Group> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_;
-  std::optional<SaveDirectory> save_;
+  std::unique_ptr<SaveDirectory> save_;
   std::optional<StopSignals> signals_;           ///< from the first step on
   int stopped_by_ = 0;                           ///< the signal; 0 if none
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
@@ -175,7 +189,8 @@ class RunLog {
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run
 
-  nlohmann::json origin_;  ///< rank 0's, if the run loads or saves
+  nlohmann::json saves_ = nlohmann::json::array();  ///< of this rank
+  nlohmann::json origin_;                           ///< rank 0's, if the run loads or saves
   nlohmann::json evals_ = nlohmann::json::array();
   nlohmann::json skipped_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();

@@ -93,6 +93,8 @@ void check_save(const RunOptions& o) {
   if (o.plan_only) return;
   if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
   if (o.overwrite && o.save.empty()) throw UserError("--overwrite needs --save");
+  if (o.gather && o.save.empty()) throw UserError("--gather needs --save");
+  if (o.keep != 1 && o.save.empty()) throw UserError("--keep needs --save");
   if (o.save.empty()) return;
   current_generation(o.save);
   const bool goes_on = !o.load.empty() && resolved(o.load) == resolved(o.save);
@@ -186,6 +188,12 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--overwrite", overwrite,
            "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
+  line.add("--keep", keep, "how many checkpoints --save holds; --load also takes an older one");
+  line.add("--shard-mb", shard_mb,
+           "largest file of weights, in 10^6 bytes; larger weights are cut between tensors");
+  line.add(
+      "--gather", gather,
+      "rank 0 writes what the others send it: where they do not share the directory of --save");
   line.add("--load", load,
            "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands "
            "there");
@@ -209,6 +217,8 @@ void RunOptions::check() {
   if (threads) require_range("--threads", *threads, 1, kMaxThreads);
   require_range("--eval-every", eval_every, 0, kMaxCount);
   require_range("--save-every", save_every, 0, kMaxCount);
+  require_range("--keep", keep, 1, kMaxCount);
+  require_range("--shard-mb", shard_mb, 1, kMaxCount / 1'000'000);
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);

@@ -43,9 +43,12 @@ struct RunOptions {
   double temperature = 1;  ///< 0: greedy
   int64_t top_k = 0;       ///< 0: all tokens
 
-  std::string save, load;  ///< directories; `load` may also be a file of weights
-  bool overwrite = false;  ///< the checkpoint in `save`, even if the run does not load it
-  int64_t save_every = 0;  ///< steps; 0: only at the end
+  std::string save, load;   ///< directories; `load` may also be a file of weights
+  bool overwrite = false;   ///< the checkpoint in `save`, even if the run does not load it
+  int64_t save_every = 0;   ///< steps; 0: only at the end
+  int64_t keep = 1;         ///< checkpoints in `save`
+  int64_t shard_mb = 5000;  ///< of a file of weights; Hugging Face's default
+  bool gather = false;      ///< rank 0 writes for all
   std::string trace, report, timeline;
   std::string config_file;       ///< the file that gave flags
   std::string command;           ///< as typed, or almost

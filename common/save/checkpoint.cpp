@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <set>
 
 #include "common/comm/failure.h"
@@ -13,8 +11,6 @@
 #include "common/hf/safetensors.h"
 #include "common/model/shards.h"
 #include "common/output_file.h"
-#include "common/save/manifest.h"
-#include "kernels/check.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -23,52 +19,26 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Whether ranks may have parts of the tensor. Other tensors are on every rank or belong to one.
-bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
-  const bool cut =
-      layout.shards() > 1 || layout.tensor_rank().size > 1 || layout.stage_rank().size > 1;
-  return cut && tensor.shape.rank == 1;
-}
-
-/// The shape of the tensor in the file.
-Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
-  return is_flat(layout, tensor) ? Shape{whole_elements(layout, layout.own(tensor))} : tensor.shape;
-}
-
-WrittenFile write_optimizer(const Ctx& ctx, const std::string& path, const TrainingState& state,
-                            bool first) {
-  std::vector<NamedTensor> wide_first = state.optim;
-  std::stable_sort(wide_first.begin(), wide_first.end(), [](const auto& a, const auto& b) {
-    return size_of(a.tensor.dtype) > size_of(b.tensor.dtype);
-  });
-  std::optional<SafetensorsWriter> writer;
-  if (first) {
-    std::vector<SafetensorsWriter::Entry> entries;
-    for (const auto& [name, tensor] : wide_first)
-      entries.push_back({name, tensor.dtype, whole_shape(state.layout, tensor)});
-    writer.emplace(path, std::move(entries), std::map<std::string, std::string>{});
-  }
-  for (const auto& [name, tensor] : wide_first) {
-    if (is_flat(state.layout, tensor)) {
-      gather_sections(ctx, state.comm, state.layout, state.layout.own(tensor),
-                      [&](int64_t, Tensor section) { writer->append(section); });
-    } else if (first) {
-      writer->write(HostCopy::of(ctx, tensor).tensor());
-    }
-  }
-  return writer ? writer->finish() : WrittenFile{};
-}
-
 bool is_finite(const json& value) {
   if (value.is_number_float()) return std::isfinite(value.get<double>());
   return !value.is_structured() || std::all_of(value.begin(), value.end(), is_finite);
 }
 
 /// The first state with a NaN or an infinity, which JSON cannot hold; empty: none.
-std::string not_finite(const json& states) {
+std::string not_finite_in(const json& states) {
   for (const auto& [name, value] : states.items())
     if (!is_finite(value)) return "the state " + name;
   return "";
+}
+
+/// config.json and the files of the tokenizer, by name.
+std::map<std::string, std::string> texts_of(const TrainingState& state) {
+  json config = hf_config(state.gpt);
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
+  std::map<std::string, std::string> texts = state.tokenizer;
+  texts[kConfigFile] = config.dump(2) + "\n";
+  return texts;
 }
 
 /// The manifest without the checksums of the files.
@@ -79,10 +49,10 @@ Manifest manifest_of(const TrainingState& state, int64_t steps) {
 }
 
 void check_sum(const SafetensorsReader& file, const FileSum& expected) {
-  const FileSum sum = file.sum();
+  const FileSum sum = file.sum(expected.kind);
   if (sum != expected)
     throw UserError("{}: damaged: {} bytes with checksum {}, not {} with {}", file.path(),
-                    sum.bytes, sum.xxh3, expected.bytes, expected.xxh3);
+                    sum.bytes, sum.hex, expected.bytes, expected.hex);
 }
 
 void check_model(const fs::path& dir, const Manifest& manifest, const GptConfig& config) {
@@ -156,12 +126,16 @@ void set_states(const fs::path& dir, const Manifest& manifest, const TrainingSta
 int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState& state) {
   const Manifest manifest = Manifest::read(dir);
   check_model(dir, manifest, state.gpt);
-  const SafetensorsReader weights((dir / kWeightsFile).string());
+  std::vector<SafetensorsReader> weights;
+  for (const auto& [name, sum] : manifest.files) {
+    if (name == kOptimizerFile) continue;
+    weights.emplace_back((dir / name).string());
+    check_sum(weights.back(), sum);
+  }
   const SafetensorsReader optimizer((dir / kOptimizerFile).string());
-  check_sum(weights, manifest.weights);
-  check_sum(optimizer, manifest.optimizer);
+  check_sum(optimizer, manifest.files.at(kOptimizerFile));
   check_optimizer(optimizer, state);
-  const FoundWeights found = find_weights({&weights, 1}, state.gpt);
+  const FoundWeights found = find_weights(weights, state.gpt);
   set_states(dir, manifest, state);
 
   // Everything is checked now. From here on tensors are overwritten.
@@ -172,43 +146,86 @@ int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState
   return manifest.steps();
 }
 
-/// config.json and the files of the tokenizer.
-void write_texts(const Generation& generation, const TrainingState& state) {
-  json config = hf_config(state.gpt);
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
-  write_file(generation.file(kConfigFile), "checkpoint", config.dump(2) + "\n");
-  for (const auto& [name, text] : state.tokenizer)
-    write_file(generation.file(name.c_str()), "checkpoint", text);
-}
-
 }  // namespace
 
-std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
-                            int64_t steps) {
-  const bool first = !state.comm || state.comm->rank() == 0;
-  CHECK(first == (dir != nullptr), "rank 0 alone has the directory of --save");
-  std::optional<Generation> generation;
-  if (dir) {
-    dir->remove_leftovers();
-    generation.emplace(*dir, steps);
-  }
-  const auto path = [&](const char* name) { return dir ? generation->file(name) : ""; };
-  const WrittenFile weights =
-      write_weights(ctx, state.comm, path(kWeightsFile), state.gpt, state.layout, state.params);
-  const WrittenFile optimizer = write_optimizer(ctx, path(kOptimizerFile), state, first);
-  if (!dir) return "";
+CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, int64_t steps,
+                               SaveHow how)
+    : files_(plan_files(state, how.file_bytes)), path_(dir.generation(steps).string()), how_(how) {
+  if (state.comm && state.comm->rank() > 0) return;
+  generation_.emplace(dir, steps);
+  manifest_ = manifest_of(state, steps);
+  texts_ = texts_of(state);
+  if (files_.size() > 2)
+    texts_[kIndexFile] = weights_index(std::span(files_).first(files_.size() - 1));
+}
 
-  Manifest manifest = manifest_of(state, steps);
-  manifest.weights = weights.sum;
-  manifest.optimizer = optimizer.sum;
-  for (const std::string& bad :
-       {weights.not_finite, optimizer.not_finite, not_finite(manifest.state)})
-    if (!bad.empty()) return bad + " holds a NaN or an infinity";
-  write_texts(*generation, state);
-  manifest.write(generation->path());
-  generation->publish();
-  return "";
+template <class Act>
+void CheckpointSave::attempt(Act&& act) {
+  if (!written_.error.empty()) return;
+  try {
+    act();
+  } catch (const UserError& e) {
+    written_.error = e.what();
+  }
+}
+
+void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
+  attempt([&] {
+    if (generation_) generation_->create();
+  });
+  const std::string error = std::move(written_.error);
+  written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
+  if (!error.empty()) written_.error = error;
+  if (!generation_) return;
+  attempt([&] {
+    for (const auto& [name, text] : texts_)
+      write_file(generation_->file(name.c_str()), "checkpoint", text);
+  });
+}
+
+void CheckpointSave::agree(Comm* comm) {
+  const json own = {{"sums", written_.sums},
+                    {"error", written_.error},
+                    {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
+  // A path in the error may not be UTF-8.
+  std::vector<std::string> votes{own.dump(-1, ' ', false, json::error_handler_t::replace)};
+  if (comm) votes = gather_text(*comm, votes[0]);
+  if (!generation_) return;
+
+  std::vector<uint32_t> sums(files_.size());
+  std::vector<json> not_finite;
+  for (size_t rank = votes.size(); rank-- > 0;) {
+    const json vote = json::parse(votes[rank]);
+    if (const std::string error = vote["error"]; !error.empty())
+      written_.error = (votes.size() > 1 ? fmt::format("rank {}: ", rank) : "") + error;
+    for (size_t file = 0; file < sums.size(); ++file)
+      sums[file] ^= vote["sums"][file].get<uint32_t>();
+    if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
+  }
+  std::string bad = not_finite_in(manifest_.state);
+  if (!not_finite.empty()) bad = std::ranges::min(not_finite)[2];
+  if (!bad.empty()) why_not_ = bad + " holds a NaN or an infinity";
+  for (size_t file = 0; file < sums.size(); ++file)
+    manifest_.files[files_[file].name] = sum_of_runs(sums[file], files_[file].plan.bytes);
+}
+
+void CheckpointSave::publish() {
+  if (!generation_ || !why_not_.empty()) return;
+  attempt([&] {
+    manifest_.write(generation_->path());
+    generation_->publish();
+  });
+}
+
+std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
+                            int64_t steps, SaveHow how) {
+  CheckpointSave save(dir, state, steps, how);
+  save.write(ctx, state);
+  save.agree(state.comm);
+  save.publish();
+  const bool first = !state.comm || state.comm->rank() == 0;
+  if (first && !save.error().empty()) throw UserError("{}", save.error().c_str());
+  return save.why_not();
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {

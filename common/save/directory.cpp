@@ -1,14 +1,14 @@
 #include "common/save/directory.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <random>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <unistd.h>
-#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +16,7 @@
 #include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/output_file.h"
+#include "common/save/manifest.h"
 #include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
@@ -25,8 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCurrent = "current";
 constexpr std::string_view kForm = "generation-";
-// What others open: in the directory these are links.
-constexpr std::array kLinked = {kWeightsFile, kConfigFile, kTokenizerFile, kTokenizerConfigFile};
+
+/// What others open: in the directory these are links.
+bool is_linked(std::string_view name) {
+  return is_of_model(name) || name == kTokenizerFile || name == kTokenizerConfigFile;
+}
 
 [[noreturn]] void fail(const fs::path& dir) {
   throw UserError("--save {}: cannot be written: {}", dir.string(),
@@ -62,8 +66,7 @@ bool is_generation(std::string_view name) {
 /// Whether a generation has a file of this name, perhaps a partial one: "config.json.partial".
 bool is_in_generation(std::string_view name) {
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
-  return std::ranges::count(kLinked, name) > 0 || name == kManifestFile || name == kOptimizerFile ||
-         name == kCurrent;
+  return is_linked(name) || name == kManifestFile || name == kOptimizerFile || name == kCurrent;
 }
 
 /// Returns whether it is removed. A directory that holds anything else stays as it is.
@@ -71,8 +74,53 @@ bool remove_generation(const fs::path& path) {
   const std::vector<std::string> names = names_in(path);
   if (!std::all_of(names.begin(), names.end(), is_in_generation)) return false;
   std::error_code ignored;
+  // First what makes it a checkpoint, so that half of one is never taken for one.
+  fs::remove(path / kManifestFile, ignored);
   for (const std::string& name : names) fs::remove(path / name, ignored);
   return fs::remove(path, ignored);
+}
+
+enum class Finding : uint8_t { Committed, Leftover, Damaged };
+
+/// What a generation is that `current` does not name.
+Finding look_at(const fs::path& path) {
+  if (is_there(path / kCurrent) || !is_there(path / kManifestFile)) return Finding::Leftover;
+  try {
+    for (const auto& [name, sum] : Manifest::read(path).files) {
+      std::error_code ignored;
+      if (fs::file_size(path / name, ignored) != static_cast<uintmax_t>(sum.bytes))
+        return Finding::Leftover;  // it was being removed
+    }
+  } catch (const UserError&) {
+    return Finding::Damaged;
+  }
+  return Finding::Committed;
+}
+
+/// All generations except `current`.
+std::vector<std::string> others_in(const fs::path& dir, const std::string& current) {
+  std::vector<std::string> names = names_in(dir);
+  std::erase_if(names, [&](const std::string& name) {
+    std::error_code ignored;
+    return !is_generation(name) || name == current ||
+           !fs::is_directory(fs::symlink_status(dir / name, ignored));
+  });
+  return names;
+}
+
+/// Those of them that have been `current`, oldest first.
+std::vector<std::string> committed_in(const fs::path& dir, const std::string& current) {
+  std::vector<std::tuple<fs::file_time_type, int64_t, std::string>> found;
+  for (const std::string& name : others_in(dir, current)) {
+    std::error_code ignored;
+    if (look_at(dir / name) != Finding::Committed) continue;
+    found.emplace_back(fs::last_write_time(dir / name / kManifestFile, ignored),
+                       Manifest::read(dir / name).steps(), name);
+  }
+  std::ranges::sort(found);
+  std::vector<std::string> names;
+  for (const auto& [time, steps, name] : found) names.push_back(name);
+  return names;
 }
 
 void make_link(const fs::path& dir, const std::string& to, const fs::path& link) {
@@ -101,14 +149,15 @@ std::string current_generation(const fs::path& dir) {
         dir.string(), name);
   };
   if (is_there(dir / kManifestFile)) refuse(kManifestFile);
-  for (const char* name : kLinked)
-    if (is_there(dir / name) && target(dir / name) != target_of(name)) refuse(name);
+  for (const std::string& name : names_in(dir))
+    if (is_linked(name) && target(dir / name) != target_of(name)) refuse(name.c_str());
   std::string name = target(dir / kCurrent);
   if (is_there(dir / kCurrent) && !is_generation(name)) refuse(kCurrent);
   return name;
 }
 
-SaveDirectory::SaveDirectory(const std::string& dir) : path_(dir) {
+SaveDirectory::SaveDirectory(const std::string& dir, int64_t keep)
+    : path_(dir), run_(std::random_device()()), keep_(keep) {
   std::error_code error;
   created_ = fs::create_directories(path_, error);
   if (!error && !fs::is_directory(path_, error) && !error)
@@ -122,8 +171,13 @@ SaveDirectory::SaveDirectory(const std::string& dir) : path_(dir) {
   locked_ = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   if (!locked_ && errno == EWOULDBLOCK)
     throw UserError("--save {}: another program is saving there; legal is another directory", dir);
-  current_ = current_generation(path_);
-  Generation(*this, 0).link();
+  const std::string current = current_generation(path_);
+  if (locked_) {  // else a program that still runs may be at work on them
+    remove_leftovers();
+    kept_ = committed_in(path_, current);
+  }
+  kept_.push_back(current);
+  Generation(*this, 0).create();
 }
 
 SaveDirectory::~SaveDirectory() {
@@ -131,60 +185,93 @@ SaveDirectory::~SaveDirectory() {
   if (created_) fs::remove(path_, ignored);  // if it is empty
 }
 
+fs::path SaveDirectory::generation(int64_t steps) const {
+  return path_ / fmt::format("{}{}.{}", kForm, steps, run_);
+}
+
 void SaveDirectory::remove_leftovers() const {
-  if (!locked_) return;  // a program that still runs may be at work on them
-  for (const std::string& name : names_in(path_)) {
+  for (const std::string& name : others_in(path_, current_generation(path_))) {
     const fs::path path = path_ / name;
-    std::error_code ignored;
-    const bool directory = fs::is_directory(fs::symlink_status(path, ignored));
-    if (directory && is_generation(name) && name != current_ && remove_generation(path))
+    if (look_at(path) == Finding::Leftover && remove_generation(path))
       tell(fmt::format("note: {} is removed, which a killed program had left", path.string()));
   }
 }
 
-Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
-  // Without locks a name that was another program's should not come back.
-  for (int i = ::getpid();; ++i) {
-    name_ = fmt::format("{}{}.{}", kForm, steps, i);
-    path_ = home.path_ / name_;
-    if (::mkdir(path_.c_str(), 0777) == 0) return;
-    if (errno != EEXIST) fail(home.path_);
-  }
+void SaveDirectory::remove_old() {
+  for (; std::ssize(kept_) > keep_; kept_.erase(kept_.begin()))
+    if (!kept_.front().empty()) remove_generation(path_ / kept_.front());
+}
+
+void SaveDirectory::remove_stale_links() const {
+  if (!locked_) return;  // another program may be about to switch
+  std::error_code ignored;
+  for (const std::string& name : names_in(path_))
+    if (is_linked(name) && target(path_ / name) == target_of(name) &&
+        !fs::exists(path_ / name, ignored))
+      fs::remove(path_ / name, ignored);
+}
+
+std::unique_ptr<SaveDirectory> open_save_directory(const std::string& dir, int64_t keep,
+                                                   bool shared, Comm* comm) {
+  const bool first = !comm || comm->rank() == 0;
+  std::unique_ptr<SaveDirectory> home;
+  if (first) home = std::make_unique<SaveDirectory>(dir, keep);
+  if (!comm || comm->size() == 1) return home;
+  std::optional<Generation> probe;
+  if (first) probe.emplace(*home, 0).create();
+  uint32_t run = first ? home->run() : 0;
+  comm->broadcast({.ptr = &run, .dtype = Dtype::U8, .shape = {sizeof run}}, 0);
+  if (!first) home = std::make_unique<SaveDirectory>(dir, run, keep);
+  const std::string seen = home->generation(0).string();
+  const bool writes = !shared || ::access(seen.c_str(), R_OK | W_OK | X_OK) == 0;
+  const std::vector<std::string> votes = gather_text(*comm, writes ? "" : dir);
+  for (size_t rank = 0; rank < votes.size(); ++rank)
+    if (!votes[rank].empty())
+      throw UserError(
+          "--save {}: rank {} does not see in {} what rank 0 has written there; legal are a "
+          "directory that all ranks share, and --gather, with which rank 0 writes alone",
+          dir, rank, votes[rank]);
+  return home;
+}
+
+void make_generation(const fs::path& generation) {
+  if (::mkdir(generation.c_str(), 0777) != 0 && errno != EEXIST) fail(generation.parent_path());
+}
+
+// Without locks no other program has the name, because a run draws its number.
+Generation::Generation(SaveDirectory& home, int64_t steps)
+    : home_(home), path_(home.generation(steps)) {
+  CHECK(std::ranges::count(home.kept_, path_.filename().string()) == 0, "{} twice", path_.string());
+}
+
+void Generation::create() const {
+  make_generation(path_);
+  make_link(home_.path_, path_.filename().string(), path_ / kCurrent);
 }
 
 Generation::~Generation() {
   if (published_) return;
   remove_generation(path_);
-  std::error_code ignored;
-  if (is_there(home_.path_ / kCurrent)) return;
-  for (const char* name : kLinked)
-    if (target(home_.path_ / name) == target_of(name)) fs::remove(home_.path_ / name, ignored);
+  home_.remove_stale_links();
 }
-
-void Generation::link() const { make_link(home_.path_, name_, path_ / kCurrent); }
 
 void Generation::publish() {
   const fs::path& dir = home_.path_;
   const std::string now = current_generation(dir);
-  if (!now.empty() && now != home_.current_)
+  if (!now.empty() && now != home_.kept_.back())
     throw UserError(
         "--save {}: another program has saved there meanwhile, and its checkpoint stays",
         dir.string());
-  for (const char* name : kLinked)
-    if (is_there(path_ / name) && !is_there(dir / name))
-      make_link(dir, target_of(name), dir / name);
-  link();
+  for (const std::string& name : names_in(path_))
+    if (is_linked(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
   if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
   if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
   published_ = true;
-  const std::string previous = std::exchange(home_.current_, name_);
-  // The previous one must stay until the switch is on the disk.
+  home_.kept_.push_back(path_.filename().string());
+  // Those before must stay until the switch is on the disk.
   if (!sync_directory(dir)) fail(dir);
-  if (!previous.empty()) remove_generation(dir / previous);
-  std::error_code ignored;
-  for (const char* name : kLinked)  // the previous one may have had a tokenizer, and this one none
-    if (!is_there(path_ / name) && target(dir / name) == target_of(name))
-      fs::remove(dir / name, ignored);
+  home_.remove_old();
+  home_.remove_stale_links();
 }
 
 }  // namespace ladder

@@ -15,7 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kFormat = "ladder checkpoint 2";
+constexpr const char* kFormat = "ladder checkpoint 3";
+// It names no files: there were always two, and their checksums are XXH3.
+constexpr const char* kFormatBefore = "ladder checkpoint 2";
 
 /// `manifest` as text, with a checksum added. The checksum covers everything before it.
 std::string sealed(const json& manifest) {
@@ -27,16 +29,33 @@ std::string sealed(const json& manifest) {
   return text + fmt::format("\"{}\"\n}}\n", checksum.hex());
 }
 
-json to_json(const FileSum& sum) { return {{"bytes", sum.bytes}, {"xxh3", sum.xxh3}}; }
-
 FileSum sum_from(const json& value) {
-  return {.bytes = value.at("bytes").get<int64_t>(), .xxh3 = value.at("xxh3").get<std::string>()};
+  const char* const kind = value.contains("xxh3") ? "xxh3" : "crc32c";
+  return {.bytes = value.at("bytes").get<int64_t>(),
+          .kind = kind,
+          .hex = value.at(kind).get<std::string>()};
+}
+
+std::map<std::string, FileSum> files_from(const json& manifest, bool before) {
+  if (before)
+    return {{kWeightsFile, sum_from(manifest.at("weights"))},
+            {kOptimizerFile, sum_from(manifest.at("optimizer"))}};
+  std::map<std::string, FileSum> files;
+  for (const auto& [name, sum] : manifest.at("files").items()) {
+    if (name != kOptimizerFile && !is_weights_file(name))
+      throw UserError("it has a file {}", shown(json(name)));
+    files[name] = sum_from(sum);
+  }
+  if (files.size() < 2 || !files.contains(kOptimizerFile))
+    throw UserError("it lacks the file of the optimizer, or those of the weights");
+  return files;
 }
 
 Manifest from_text(const std::string& text) {
   json value = parse_json(text);
   const auto format = value.at("format").get<std::string>();
-  if (format != kFormat) throw UserError("its format is {}, legal is {}", shown(format), kFormat);
+  if (format != kFormat && format != kFormatBefore)
+    throw UserError("its format is {}, legal are {} and {}", shown(format), kFormat, kFormatBefore);
   value.erase("xxh3");
   if (sealed(value) != text) throw UserError("it is damaged");
   try {
@@ -46,8 +65,7 @@ Manifest from_text(const std::string& text) {
   }
   return {.model = value.at("model"),
           .state = value.at("state"),
-          .weights = sum_from(value.at("weights")),
-          .optimizer = sum_from(value.at("optimizer"))};
+          .files = files_from(value, format == kFormatBefore)};
 }
 
 }  // namespace
@@ -125,12 +143,10 @@ Manifest Manifest::read(const fs::path& generation) {
 std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkpoint(dir, read); }
 
 void Manifest::write(const fs::path& generation) const {
+  json sums;
+  for (const auto& [name, sum] : files) sums[name] = {{"bytes", sum.bytes}, {sum.kind, sum.hex}};
   write_file(path_in(generation).string(), "checkpoint",
-             sealed({{"format", kFormat},
-                     {"model", model},
-                     {"state", state},
-                     {"weights", to_json(weights)},
-                     {"optimizer", to_json(optimizer)}}));
+             sealed({{"format", kFormat}, {"model", model}, {"state", state}, {"files", sums}}));
 }
 
 }  // namespace ladder

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -20,10 +21,9 @@ int64_t count_in(const nlohmann::json& value);
 
 /// What checkpoint.json says.
 struct Manifest {
-  nlohmann::json model;  ///< sizes, as sizes_of() gives them
-  nlohmann::json state;  ///< "step", and states of the chapter
-  FileSum weights{};
-  FileSum optimizer{};
+  nlohmann::json model;                       ///< sizes, as sizes_of() gives them
+  nlohmann::json state;                       ///< "step", and states of the chapter
+  std::map<std::string, FileSum> files = {};  ///< of weights and of the optimizer, by name
 
   /// How many steps are done.
   int64_t steps() const;

@@ -99,7 +99,7 @@ void run_resumes(Sheet& sheet) {
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   for (int64_t stop = 1; stop < kSteps; ++stop) {
     at = order.read(at, kBundles, {0, kBundles}).after;
-    OrderPlace loaded = files.place(/*seed=*/1);
+    OrderPlace loaded = files.place(sheet.seed() + 1);  // the state has the seed
     loaded.set_state(nlohmann::json::parse(at.state().dump()));
     DataOrder fresh(files.sources, files.packing, files.run, files.gpt);
     for (int64_t step = stop; step < stop + 3; ++step) {

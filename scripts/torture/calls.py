@@ -19,26 +19,29 @@ STRACE = ["strace", "-f", "-qq", "-o", "/dev/null"]
 
 def system_calls(trial):
     """(name, n) of each system call from where the text is opened: those before are the loader's.
-    strace counts from 1, for each name by itself."""
+    strace counts from 1, for each name and each thread by itself. What it plants in call n of a thread
+    it plants in call n of the loader, too: these are left out."""
     if not shutil.which("strace"):
         raise Skipped("no strace here")
     log = trial.work / "strace.log"
     directory = trial.directory()
-    command = ["strace", "-qq", "-o", log, "-e", f"trace={','.join(NAMES)}",
+    command = ["strace", "-f", "-qq", "-o", log, "-e", f"trace={','.join(NAMES)}",
                *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Skipped(f"strace does not run: {(done.stderr.strip().splitlines() or [''])[-1]}")
-    seen, found, started = collections.Counter(), [], False
+    seen, found, of_loader = collections.Counter(), {}, None
     for line in log.read_text(errors="replace").splitlines():
-        name = re.match(r"\w+", line)
-        if not name:
+        call = re.match(r"(\d+) +(\w+)\(", line)
+        if not call:
             continue
-        seen[name[0]] += 1
-        started = started or "text.txt" in line
-        if started:
-            found.append((name[0], seen[name[0]]))
-    return found
+        if of_loader is None and "text.txt" in line:
+            of_loader = {name: n for (_, name), n in seen.items()}
+        seen[call.groups()] += 1
+        n = seen[call.groups()]
+        if of_loader is not None and n > of_loader.get(call[2], 0):
+            found[call[2], n] = None
+    return list(found)
 
 
 STEPS_TRACED = 4  # two saves: the first also finds what a former program left
@@ -59,10 +62,10 @@ def traced(trial, directory, injection):
 
 
 def calls(trials, count, random):
-    """A kill at each system call."""
-    trial = trials[0]
+    """A kill at each system call, of one rank and of threads that write beside the run."""
     result = Result("calls")
-    for name, n in chosen(system_calls(trial), count):
+    plan = [(trial, *call) for trial in (trials[0], trials[-1]) for call in system_calls(trial)]
+    for trial, name, n in chosen(plan, count):
         directory = trial.directory()
         try:
             traced(trial, directory, f"{name}:signal=KILL:when={n}")
@@ -75,10 +78,10 @@ def calls(trials, count, random):
 
 def errors(trials, count, random):
     """An error from each system call. The program ends with a line, or does without it."""
-    trial = trials[0]
     result = Result("errors")
-    plan = [(name, n, error) for name, n in system_calls(trial) for error in ERRORS]
-    for name, n, error in chosen(plan, count):
+    plan = [(trial, *call, error) for trial in (trials[0], trials[-1])
+            for call in system_calls(trial) for error in ERRORS]
+    for trial, name, n, error in chosen(plan, count):
         directory = trial.directory()
         try:
             done = traced(trial, directory, f"{name}:error={error}:when={n}")

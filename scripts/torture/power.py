@@ -48,11 +48,11 @@ class Disk:
 
 def power(trials, count, random):
     """`count` cuts, then a mount that replays what the log of the file system has."""
-    trial = trials[0]
     result = Result("power")
-    disk = Disk(trial.work)
+    disk = Disk(trials[0].work)
     try:
         for i in range(count):
+            trial = trials[i % len(trials)]
             directory = disk.at / f"trial-{i}"
             shutil.copytree(trial.pristine, directory, symlinks=True)
             os.sync()

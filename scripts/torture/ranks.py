@@ -19,7 +19,7 @@ FAULTS = ["stall:all_reduce:3", "stall:reduce_scatter:2", "stall:all_gather:4",
 
 def ranks(trials, count, random):
     """Each flag and each fault once."""
-    trial = trials[-1]
+    trial = trials[1]
     if not shutil.which("mpirun"):
         raise Skipped("no mpirun here")
     result = Result("ranks")

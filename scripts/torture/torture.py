@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "results" / "torture.md"
 
 # Part, trials of a whole run and of a short one, what the page says of it.
-PARTS = [(kills, 300, 12, "`kill -9` at a random moment"),
-         (calls, 10**6, 24, "`kill -9` at a system call, each in turn"),
-         (errors, 10**6, 36, "a system call that fails (EIO, ENOSPC, EACCES), each in turn"),
+PARTS = [(kills, 450, 15, "`kill -9` at a random moment"),
+         (calls, 10**6, 48, "`kill -9` at a system call of any thread, each in turn"),
+         (errors, 10**6, 72, "a system call of any thread that fails (EIO, ENOSPC, EACCES), each in turn"),
          (writers, 100, 4, "two programs save into one directory, with a slow disk; one is killed"),
-         (power, 200, 6, "the file system is cut off without its log, then mounted again"),
+         (power, 300, 9, "the file system is cut off without its log, then mounted again"),
          (ranks, 10**6, 8, "ranks that were started differently, that stall or die")]
 
 
@@ -75,7 +75,8 @@ def page(results, seed):
 def main():
     args = arguments()
     trials = [Trial(args.build, ROOT / "runs" / "torture", "02"),
-              Trial(args.build, ROOT / "runs" / "torture", "10", "--ranks", "2")]
+              Trial(args.build, ROOT / "runs" / "torture", "10", "--ranks", "2"),
+              Trial(args.build, ROOT / "runs" / "torture", "28", "--ranks", "2", saving=("--async",))]
     results = [run(part, short if args.short else whole, trials, args.seed)
                for part, whole, short, _ in PARTS if args.part in (None, part.__name__)]
     wrong = sum(len(result.wrong) for result in results)

@@ -53,7 +53,8 @@ class Program:
 class Trial:
     """A program, its uninterrupted trace, and a directory with a checkpoint for each trial."""
 
-    def __init__(self, build, work, chapter, *flags):
+    def __init__(self, build, work, chapter, *flags, saving=()):
+        self.saving = saving  # flags of runs that save
         self.work = work / chapter
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
@@ -65,7 +66,7 @@ class Trial:
         self.program = Program(found[0], ["--data", str(text), *MODEL, "--threads", "1", "--quiet",
                                           *flags])
         self.pristine = self.work / "pristine"
-        self.must("--steps", SAVED, "--save", self.pristine)
+        self.must("--steps", SAVED, "--save", self.pristine, *saving)
         trace = self.work / "reference"
         self.must("--steps", LAST, "--trace", trace)
         self.reference = trace.read_text().splitlines()
@@ -86,7 +87,8 @@ class Trial:
 
     def resumed(self, directory, steps=STEPS):
         """Flags of a run that goes on from the directory and saves there after each step."""
-        return ["--load", directory, "--save", directory, "--save-every", 1, "--steps", steps]
+        return ["--load", directory, "--save", directory, "--save-every", 1, "--steps", steps,
+                *self.saving]
 
     def problem(self, directory, least=SAVED):
         """What is wrong with the directory; nothing if a run goes on from it as if uninterrupted.
@@ -96,7 +98,7 @@ class Trial:
         trace.unlink(missing_ok=True)
         try:
             done = self.program.run("--load", directory, "--save", directory, "--steps", LAST,
-                                    "--trace", trace)
+                                    "--trace", trace, *self.saving)
         except subprocess.TimeoutExpired:
             return f"the run that goes on from it still runs after {SECONDS} s"
         if done.returncode != 0:

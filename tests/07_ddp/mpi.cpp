@@ -51,6 +51,11 @@ TEST_P(MpiRanks, CheckpointsGoOnOnThreads) {
   const std::string flags = "--batch 8 --precision bf16 ";
   const Trace whole = trace("06_checkpointing", flags);
   const Trace first = trace(under_mpirun(chapter, 4), flags + "--save half", {0, kHalf});
+  trace("06_checkpointing", flags + "--save one", {0, kHalf});
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"})
+    EXPECT_TRUE(read(std::string("half/current/") + file) ==
+                read(std::string("one/current/") + file))
+        << file;
   const Trace rest = trace(chapter, flags + "--load half --ranks 2", {kHalf, kSteps});
   EXPECT_TRUE(same_trace(whole, joined(first, rest)));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -130,7 +131,7 @@ class GradsOver : public ShardedGrads {
   CommStream other_;
 };
 
-/// One rank's part of it. @return on rank 0 the gradients of all
+/// One rank's part of it, and the gradients that it owns.
 Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
   Bench b;
   GptConfig gpt = model();
@@ -195,9 +196,9 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
 
   Made made{floats(out), floats(dinp)};
   const Shard sum = grads->finish(b.ctx);
-  gather_sections(b.ctx, &comm, shard, sum, [&](int64_t, Tensor section) {
-    const std::vector<float> all = floats(section);
-    made.grads.insert(made.grads.end(), all.begin(), all.end());
+  made.grads.resize(static_cast<size_t>(layout.whole().size()));
+  for_flat_runs(shard, sum, [&](int64_t begin, Tensor run) {
+    std::ranges::copy(floats(run), made.grads.begin() + begin);
   });
   const Tensor of_experts = shard.section_of(sum, layout.expert_section(0));
   if (mistake == Mistake::NormWithoutExperts) zero(b.ctx, of_experts);
@@ -216,6 +217,8 @@ Made by_ranks(int64_t capacity, Mistake mistake = Mistake::None) {
   for (size_t r = 1; r < ranks.size(); ++r) {
     all.out.insert(all.out.end(), ranks[r].out.begin(), ranks[r].out.end());
     all.dinp.insert(all.dinp.end(), ranks[r].dinp.begin(), ranks[r].dinp.end());
+    // Each has what it owns, and 0 elsewhere.
+    std::ranges::transform(all.grads, ranks[r].grads, all.grads.begin(), std::plus<>());
   }
   return all;
 }

@@ -1,5 +1,6 @@
 #include "tests/common/bad_disk.h"
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -18,7 +19,7 @@ namespace {
 
 /// Whether the operation that comes now is to fail; errno says how.
 bool fails() {
-  const int now = bad_disk.operations++;
+  const int now = std::atomic_ref(bad_disk.operations)++;
   if (now == bad_disk.die_at) ::kill(::getpid(), SIGKILL);
   errno = EIO;
   return now == bad_disk.fail_at;
@@ -77,6 +78,17 @@ FILE* fopen(const char* path, const char* mode) {
   static const auto real =
       reinterpret_cast<FILE* (*)(const char*, const char*)>(::dlsym(RTLD_NEXT, "fopen"));
   return ladder::fails() ? nullptr : real(path, mode);
+}
+
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  while (std::atomic_ref(bad_disk.held)) ::usleep(1000);
+  if (ladder::fails()) return -1;
+  return ::syscall(SYS_pwrite64, fd, bytes, size, offset);
+}
+
+int ftruncate(int fd, off_t size) noexcept {
+  if (ladder::fails()) return -1;
+  return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {

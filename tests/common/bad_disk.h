@@ -7,10 +7,12 @@
 namespace ladder {
 
 struct BadDisk {
-  int operations = 0;        ///< so far: fsync, rename, mkdir, symlink, remove, fopen
+  /// So far: fsync, rename, mkdir, symlink, remove, fopen, pwrite, ftruncate.
+  int operations = 0;
   int fail_at = -1;          ///< this one of them fails: EIO
   int die_at = -1;           ///< before this one SIGKILL ends the process
   int fsync_ms = 0;          ///< each fsync takes so long
+  bool held = false;         ///< pwrite waits while this is so
   bool no_locks = false;     ///< flock: ENOLCK
   bool no_links = false;     ///< symlink: EPERM
   std::string unreadable{};  ///< files of that name: EIO

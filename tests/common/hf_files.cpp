@@ -27,19 +27,20 @@ class HfFilesTest : public HfModel {
   template <class Choose>
   void write_part(const std::string& name, Choose choose, Dtype dtype = Dtype::F32) {
     const SafetensorsReader whole(source_);
-    std::vector<SafetensorsWriter::Entry> entries;
+    std::vector<SafetensorsPlan::Entry> entries;
     for (const auto& [tensor, entry] : whole.entries()) {
       Shape shape;
       for (int64_t extent : entry.shape) shape.dims[shape.rank++] = extent;
       if (choose(tensor)) entries.push_back({tensor, dtype, shape});
     }
-    SafetensorsWriter writer(dir_ / name, entries, {});
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<Tensor> tensors;
     for (const auto& [tensor, type, shape] : entries) {
-      std::vector<std::byte> bytes = whole.bytes(whole.entries().at(tensor));
-      if (type != Dtype::F32) narrow_all(bytes, type == Dtype::F16 ? kF16 : kBf16);
-      writer.write({.ptr = bytes.data(), .dtype = type, .shape = shape});
+      bytes.push_back(whole.bytes(whole.entries().at(tensor)));
+      if (type != Dtype::F32) narrow_all(bytes.back(), type == Dtype::F16 ? kF16 : kBf16);
+      tensors.push_back({.ptr = bytes.back().data(), .dtype = type, .shape = shape});
     }
-    writer.finish();
+    write_safetensors(dir_ / name, entries, tensors);
   }
 
   static void narrow_all(std::vector<std::byte>& bytes, const Format& format) {
@@ -88,7 +89,7 @@ TEST_F(HfFilesTest, NarrowWeightsAreWidenedExactly) {
     at[0] = 0x1.8p-20f;
     at[1] = -0.0f;
     for (int64_t i = 2; i < V * C; ++i) at[i] = static_cast<float>(i) / 3;
-    write(dir_ / "exact", model_);
+    write_weights(dir_ / "exact", model_);
     source_ = dir_ / "exact";
     write_part("model.safetensors", kAll, dtype);
     SmallModel other;
@@ -151,7 +152,7 @@ TEST_F(HfFilesTest, ATiedHeadIsTheEmbedding) {
   EXPECT_EQ(bytes_of(kHead), bytes_of("transformer.wte.weight"));
 
   // An equal head beside it is no contradiction.
-  write(path_, other);
+  write_weights(path_, other);
   SmallModel again;
   EXPECT_EQ(load(again), "");
   EXPECT_EQ(again.bytes(), other.bytes());

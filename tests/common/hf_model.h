@@ -13,16 +13,35 @@
 
 namespace ladder {
 
+/// Tensors in the order of `entries`.
+inline void write_safetensors(const std::string& path, std::vector<SafetensorsPlan::Entry> entries,
+                              const std::vector<Tensor>& tensors) {
+  const SafetensorsPlan plan(std::move(entries), {{"format", "pt"}});
+  std::string bytes = plan.head;
+  for (const Tensor& tensor : tensors) bytes += SmallModel::bytes_of(tensor);
+  write_file(path, bytes);
+}
+
+/// All weights in one file.
+inline void write_weights(const std::string& path, const SmallModel& model) {
+  const std::vector<PlannedFile> files = plan_weights(model.layout, INT64_MAX);
+  std::string bytes = files[0].plan.head;
+  bytes.resize(static_cast<size_t>(files[0].plan.bytes));
+  for (const ParamSpec& spec : model.layout.specs())
+    for_weight_runs(files, spec, model.layout.tensor(model.params, spec), model.layout,
+                    [&](size_t, int64_t at, Tensor run) {
+                      std::memcpy(bytes.data() + at, run.ptr, static_cast<size_t>(run.bytes()));
+                    });
+  write_file(path, bytes);
+}
+
 class HfModel : public testing::Test {
  protected:
   explicit HfModel(const GptConfig& config) : model_{.config = config} {
     model_.fill(1);
-    write(path_, model_);
+    write_weights(path_, model_);
   }
 
-  static void write(const std::string& path, const SmallModel& model) {
-    write_weights(Ctx{}, nullptr, path, model.config, model.layout, model.params);
-  }
   /// Why the weights are refused; empty: they are loaded.
   static std::string load(const std::string& path, SmallModel& model) {
     return user_error([&] { load_weights(Ctx{}, path, model.config, model.layout, model.params); });

@@ -3,9 +3,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/hf/safetensors.h"
-#include "kernels/arena.h"
-#include "tests/common/run_files.h"
+#include "common/checksum.h"
+#include "tests/common/hf_model.h"
 
 namespace ladder {
 namespace {
@@ -29,20 +28,16 @@ class Safetensors : public testing::Test {
   }
 
   /// Three dtypes in one file.
-  FileSum write_sample() {
+  void write_sample() {
     f32_ = arena_.alloc(Mem::Param, "f", Dtype::F32, {2, 3});
     i64_ = arena_.alloc(Mem::Param, "i", Dtype::I64, {2});
     u8_ = arena_.alloc(Mem::Param, "u", Dtype::U8, {5});
     std::iota(f32_.data<float>(), f32_.data<float>() + 6, 0.5f);
     std::iota(i64_.data<int64_t>(), i64_.data<int64_t>() + 2, int64_t{-1} << 40);
     std::iota(u8_.data<uint8_t>(), u8_.data<uint8_t>() + 5, uint8_t{250});
-    SafetensorsWriter writer(
-        path_, {{"i", Dtype::I64, {2}}, {"f", Dtype::F32, {2, 3}}, {"u", Dtype::U8, {5}}},
-        {{"format", "pt"}});
-    writer.write(i64_);
-    writer.write(f32_);
-    writer.write(u8_);
-    return writer.finish().sum;
+    write_safetensors(path_,
+                      {{"i", Dtype::I64, {2}}, {"f", Dtype::F32, {2, 3}}, {"u", Dtype::U8, {5}}},
+                      {i64_, f32_, u8_});
   }
 
   TempDir dir_;
@@ -58,14 +53,40 @@ void expect_bytes(const SafetensorsReader& reader, const TensorEntry& entry, Ten
 }
 
 TEST_F(Safetensors, RoundTrip) {
-  const FileSum sum = write_sample();
+  write_sample();
   const SafetensorsReader reader(path_);
   EXPECT_EQ(reader.entries().size(), 3u);
   expect_bytes(reader, reader.expect("f", Dtype::F32, {2, 3}), f32_);
   expect_bytes(reader, reader.expect("i", Dtype::I64, {2}), i64_);
   expect_bytes(reader, reader.expect("u", Dtype::U8, {5}), u8_);
-  EXPECT_EQ(reader.sum(), sum);
-  EXPECT_EQ(sum.bytes, std::ssize(read_file(path_)));
+}
+
+// Of whatever runs, in whatever order, it is the CRC-32C of the file.
+TEST_F(Safetensors, SumsAreThoseOfTheirRuns) {
+  write_sample();
+  const std::string text = read_file(path_);
+  const auto bytes = std::as_bytes(std::span(text));
+  const FileSum sum = SafetensorsReader(path_).sum();
+  EXPECT_EQ(sum.bytes, std::ssize(text));
+  for (const size_t first : {size_t{0}, size_t{1}, size_t{7}, size_t{100}, text.size()}) {
+    const auto behind = static_cast<int64_t>(text.size() - first);
+    const uint32_t runs =
+        crc32c_of_run(bytes.subspan(first), 0) ^ crc32c_of_run(bytes.first(first), behind);
+    EXPECT_EQ(sum_of_runs(runs, std::ssize(text)), sum) << first;
+    EXPECT_NE(sum_of_runs(runs ^ crc32c_of_run(bytes.first(3), 1), std::ssize(text)), sum);
+  }
+  EXPECT_EQ(SafetensorsReader(path_).sum("xxh3").hex.size(), 16u) << "of checkpoints of before";
+}
+
+// RFC 3720, B.4, and the check value that catalogs name.
+TEST(Crc32c, IsThatOfOthers) {
+  const auto crc = [](const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return crc32c_of_file(crc32c_of_run(bytes, 0), std::ssize(text));
+  };
+  EXPECT_EQ(crc("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc(std::string(32, '\xff')), 0x62a8ab43u);
 }
 
 TEST_F(Safetensors, ReadsAPartOfATensor) {
@@ -90,18 +111,9 @@ TEST_F(Safetensors, DataIsAligned) {
     EXPECT_EQ(entry.begin % (name == "i" ? 8 : 4), 0) << name;
 }
 
-TEST_F(Safetensors, NothingUnderItsNameBeforeFinish) {
-  { SafetensorsWriter writer(path_, {{"f", Dtype::F32, {2}}}, {}); }
-  EXPECT_TRUE(files_in(dir_.path()).empty());
-}
-
-TEST_F(Safetensors, WriterChecksItsCaller) {
-  EXPECT_THROW(SafetensorsWriter(path_, {{"u", Dtype::U8, {3}}, {"f", Dtype::F32, {1}}}, {}),
-               CheckError);
-  SafetensorsWriter writer(path_, {{"f", Dtype::F32, {3}}}, {});
-  EXPECT_THROW(writer.finish(), CheckError);
-  const Tensor other = arena_.alloc(Mem::Param, "other", Dtype::F32, {4});
-  EXPECT_THROW(writer.write(other), CheckError);
+TEST_F(Safetensors, PlanChecksItsCaller) {
+  EXPECT_THROW(SafetensorsPlan({{"u", Dtype::U8, {3}}, {"f", Dtype::F32, {1}}}), CheckError);
+  EXPECT_THROW(SafetensorsPlan({{"f", Dtype::F32, {3}}, {"f", Dtype::F32, {3}}}), CheckError);
 }
 
 TEST_F(Safetensors, ExpectNamesWhatIsThere) {

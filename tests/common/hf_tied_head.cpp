@@ -24,8 +24,7 @@ class TiedFiles : public testing::Test {
   std::string save_weights(const std::string& name, const SmallModel& model) const {
     const std::string path = dir_ / name;
     std::filesystem::create_directory(path);
-    write_weights(Ctx{}, nullptr, path + "/model.safetensors", model.config, model.layout,
-                  model.params);
+    write_weights(path + "/model.safetensors", model);
     write_file(path + "/config.json", hf_config(model.config).dump());
     return path;
   }

@@ -16,9 +16,9 @@ class Weights : public HfModel {
 
   /// Writes the tensors of path_ again under other names; no name: left out.
   template <class Rename>
-  std::string renamed(Rename rename, std::vector<SafetensorsWriter::Entry> more = {}) {
+  std::string renamed(Rename rename, std::vector<SafetensorsPlan::Entry> more = {}) {
     const SafetensorsReader reader(path_);
-    std::vector<SafetensorsWriter::Entry> entries;
+    std::vector<SafetensorsPlan::Entry> entries;
     std::vector<std::vector<std::byte>> bytes;
     std::vector<Tensor> tensors;
     for (const ParamSpec& s : model_.layout.specs()) {
@@ -35,9 +35,7 @@ class Weights : public HfModel {
       entries.push_back(extra);
       tensors.push_back(model_.arena.zeros(Mem::Param, extra.name, extra.dtype, extra.shape));
     }
-    SafetensorsWriter writer(dir_ / "renamed", entries, {});
-    for (const Tensor& tensor : tensors) writer.write(tensor);
-    writer.finish();
+    write_safetensors(dir_ / "renamed", entries, tensors);
     return dir_ / "renamed";
   }
 };

@@ -62,9 +62,9 @@ struct SmallModel {
   TrainingState state() const {
     return {.gpt = config, .layout = layout, .params = params, .optim = optim};
   }
-  void save(const std::string& dir, int64_t step) const {
-    SaveDirectory home(dir);
-    const std::string why_not = save_checkpoint(Ctx{}, &home, state(), step);
+  void save(const std::string& dir, int64_t step, SaveHow how = {}, int64_t keep = 1) const {
+    SaveDirectory home(dir, keep);
+    const std::string why_not = save_checkpoint(Ctx{}, home, state(), step, how);
     CHECK(why_not.empty(), "{}", why_not);
   }
   int64_t load(const std::string& dir) const { return load_checkpoint(Ctx{}, dir, state()); }

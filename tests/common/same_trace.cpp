@@ -126,7 +126,7 @@ void take_optimizer(const std::filesystem::path& dir, const std::filesystem::pat
   std::filesystem::copy_file(from / kOptimizerFile, to / kOptimizerFile,
                              std::filesystem::copy_options::overwrite_existing);
   Manifest manifest = Manifest::read(to);
-  manifest.optimizer = Manifest::read(from).optimizer;
+  manifest.files.at(kOptimizerFile) = Manifest::read(from).files.at(kOptimizerFile);
   manifest.write(to);
 }
 

@@ -35,7 +35,7 @@ class Checkpoint : public testing::Test {
     SaveDirectory home(dir_.path());
     TrainingState state = saved_.state();
     state.others = std::move(others);
-    return save_checkpoint(Ctx{}, &home, state, 100);
+    return save_checkpoint(Ctx{}, home, state, 100);
   }
   int64_t load(std::vector<NamedState> others) const {
     TrainingState state = saved_.state();
@@ -68,6 +68,40 @@ TEST_F(Checkpoint, HoldsOneGeneration) {
                        "config.json", "current", generation + "/", generation + "/checkpoint.json",
                        generation + "/config.json", generation + "/model.safetensors",
                        generation + "/optimizer.safetensors", "model.safetensors"}));
+}
+
+// As from_pretrained() looks for them: the index, and each file that it names.
+TEST_F(Checkpoint, LargeWeightsLieInSeveralFiles) {
+  saved_.save(dir_.path(), 200, {.file_bytes = 1500});
+  const auto index = nlohmann::json::parse(read_file(dir_ / "model.safetensors.index.json"));
+  std::map<std::string, int64_t> sizes;
+  int64_t all = 0;
+  for (const auto& [name, in] : index.at("weight_map").items()) {
+    const SafetensorsReader file(dir_ / in.get<std::string>());
+    const int64_t bytes = file.entries().at(name).bytes();
+    sizes[in] += bytes;
+    all += bytes;
+  }
+  EXPECT_EQ(index.at("metadata").at("total_size"), all);
+  EXPECT_EQ(sizes.begin()->first, fmt::format("model-00001-of-{:05}.safetensors", sizes.size()));
+  size_t full = 0;
+  for (const auto& [name, bytes] : sizes) full += bytes > 750;
+  EXPECT_GE(full, sizes.size() / 2) << "several tensors in a file";
+  EXPECT_FALSE(std::filesystem::is_symlink(dir_ / "model.safetensors")) << "of the one before";
+  SmallModel model;
+  EXPECT_EQ(model.load(dir_.path()), 200);
+  EXPECT_TRUE(model.bytes() == saved_.bytes());
+
+  const TempDir foreign;  // without a manifest: as transformers would save it
+  for (const auto& [name, bytes] : sizes) std::filesystem::copy_file(dir_ / name, foreign / name);
+  std::filesystem::copy_file(dir_ / "model.safetensors.index.json",
+                             foreign / "model.safetensors.index.json");
+  SmallModel theirs;
+  EXPECT_EQ(theirs.load(foreign.path()), 0);
+  EXPECT_EQ(SmallModel::bytes_of(theirs.params), SmallModel::bytes_of(saved_.params));
+
+  saved_.save(dir_.path(), 300);
+  EXPECT_EQ(files_in(dir_.path()).size(), 8u) << "no link of many files is left";
 }
 
 TEST_F(Checkpoint, OnlyTheLatestStays) {

@@ -1,6 +1,7 @@
 // The directory of --save: what is not ours is never touched, one program at a time saves there,
 // and whoever reads meanwhile finds a whole checkpoint.
 
+#include <algorithm>
 #include <csignal>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "common/save/checkpoint.h"
 #include "common/save/directory.h"
+#include "common/save/manifest.h"
 #include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
@@ -137,6 +139,65 @@ TEST_F(SaveDir, RemovesWhatAKilledProgramLeft) {
   expect_whole(dir_.path());
 }
 
+/// The steps of all generations that load, oldest first.
+std::vector<int64_t> kept_in(const std::string& dir) {
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (entry.is_directory() && !entry.is_symlink()) {
+      expect_whole(entry.path().string());
+      steps.push_back(Manifest::read(entry.path()).steps());
+    }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void save_keeping(const std::string& dir, int64_t step, int64_t keep) {
+  SmallModel model;
+  model.fill(static_cast<float>(step));
+  model.save(dir, step, {}, keep);
+}
+
+TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
+  using Steps = std::vector<int64_t>;
+  for (int64_t step = 1; step <= 4; ++step) save_keeping(dir_.path(), step, 2);
+  EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4}));
+  // Whole, but a program was killed before it switched: it does not count.
+  const fs::path never = dir_ / "generation-9.9";
+  fs::copy(dir_ / "current", never);
+  fs::create_symlink("generation-9.9", never / "current");
+  testing::internal::CaptureStderr();
+  save_keeping(dir_.path(), 5, 3);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "note: " + never.string() + " is removed, which a killed program had left\n");
+  EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4, 5}));
+  // What goes on from an older one writes a step that has been there; the oldest by time goes.
+  save_keeping(dir_.path(), 4, 3);
+  EXPECT_EQ(kept_in(dir_.path()), (Steps{4, 4, 5}));
+  expect_whole(dir_.path());
+  save_keeping(dir_.path(), 6, 1);
+  EXPECT_EQ(kept_in(dir_.path()), (Steps{6}));
+}
+
+TEST_F(SaveDir, KeepsThoseBeforeUntilTheNextIsDurable) {
+  using Steps = std::vector<int64_t>;
+  bool saved = false;
+  for (int i = 0; !saved; ++i) {
+    fs::remove_all(dir_ / "a");
+    for (const int64_t step : {1, 2}) save_keeping(dir_ / "a", step, 2);
+    bad_disk = {.fail_at = i};
+    const std::string message = user_error([&] { save_keeping(dir_ / "a", 3, 2); });
+    saved = bad_disk.operations <= i;
+    bad_disk = {};
+    testing::internal::CaptureStderr();
+    SaveDirectory(dir_ / "a", 2);  // removes what is half removed
+    testing::internal::GetCapturedStderr();
+    const Steps kept = kept_in(dir_ / "a");
+    EXPECT_TRUE(kept == (Steps{1, 2}) || kept == (Steps{2, 3}) || kept == (Steps{1, 2, 3}))
+        << i << " " << message;
+    EXPECT_TRUE(!message.empty() || kept.back() == 3) << i;
+  }
+}
+
 TEST_F(SaveDir, IsOneProgramsAtATime) {
   {
     const SaveDirectory home(dir_.path());
@@ -154,7 +215,7 @@ TEST_F(SaveDir, WithoutLocksAnothersCheckpointStays) {
   model.fill(1);
   SaveDirectory one(dir_.path()), other(dir_.path());
   const auto save = [&](SaveDirectory& home, int64_t step) {
-    save_checkpoint(Ctx{}, &home, model.state(), step);
+    save_checkpoint(Ctx{}, home, model.state(), step);
   };
   save(one, 1);
   fs::create_directory(dir_ / "generation-9.9");  // of one that is under way, or was killed

@@ -16,8 +16,8 @@ class AManifest : public testing::Test {
   AManifest() {
     manifest_.model = Manifest::sizes_of(small_config());
     manifest_.state = {{"step", 7}, {"noise_scale", {{"signal", 1.5e-5}, {"steps", 3}}}};
-    manifest_.weights = {.bytes = 1000, .xxh3 = "0123456789abcdef"};
-    manifest_.optimizer = {.bytes = 2000, .xxh3 = "fedcba9876543210"};
+    manifest_.files = {{"model.safetensors", {.bytes = 1000, .hex = "01234567"}},
+                       {"optimizer.safetensors", {.bytes = 2000, .hex = "fedcba98"}}};
     manifest_.write(dir_.path());
     text_ = read_file(path_);
   }
@@ -43,8 +43,7 @@ TEST_F(AManifest, RoundTrip) {
   const Manifest read = Manifest::read(dir_.path());
   EXPECT_EQ(read.model, manifest_.model);
   EXPECT_EQ(read.state, manifest_.state);
-  EXPECT_EQ(read.weights, manifest_.weights);
-  EXPECT_EQ(read.optimizer, manifest_.optimizer);
+  EXPECT_EQ(read.files, manifest_.files);
   EXPECT_EQ(read.steps(), 7);
 }
 
@@ -83,13 +82,62 @@ TEST_F(AManifest, EveryFlippedBitIsRefused) {
 
 TEST_F(AManifest, OfSomebodyElse) {
   for (const char* text : {"{}", "[]", "3", "null", R"({"format": 3})"}) expect_refused(text);
-  expect_refused(R"({"format": "another"})", R"(its format is "another", legal is ladder)");
+  expect_refused(R"({"format": "another"})", R"(its format is "another", legal are ladder)");
 }
 
-TEST_F(AManifest, OfTheFormBeforeThisOne) {
+TEST_F(AManifest, OfTheFormBeforeTheLastOne) {
   std::string old = text_;
-  old.replace(old.find("checkpoint 2"), 12, "checkpoint 1");
-  expect_refused(old, R"(its format is "ladder checkpoint 1", legal is ladder checkpoint 2)");
+  old.replace(old.find("checkpoint 3"), 12, "checkpoint 1");
+  expect_refused(old, R"(its format is "ladder checkpoint 1", legal are ladder checkpoint 3 and)");
+}
+
+// As programs wrote it when a checkpoint had two files, whose checksums were XXH3.
+constexpr const char* kFormBefore = R"({
+  "format": "ladder checkpoint 2",
+  "model": {
+    "layers": 1
+  },
+  "optimizer": {
+    "bytes": 2000,
+    "xxh3": "fedcba9876543210"
+  },
+  "state": {
+    "step": 7
+  },
+  "weights": {
+    "bytes": 1000,
+    "xxh3": "0123456789abcdef"
+  },
+  "xxh3": "@"
+}
+)";
+
+TEST_F(AManifest, OfTheFormBeforeIsRead) {
+  std::string text = kFormBefore;
+  Checksum sum;
+  sum.update(std::as_bytes(std::span(text).first(text.find(",\n  \"xxh3\": \"@") + 12)));
+  text.replace(text.find('@'), 1, sum.hex());
+  write_file(path_, text);
+  const Manifest read = Manifest::read(dir_.path());
+  EXPECT_EQ(read.steps(), 7);
+  const FileSum weights{.bytes = 1000, .kind = "xxh3", .hex = "0123456789abcdef"},
+      optimizer{.bytes = 2000, .kind = "xxh3", .hex = "fedcba9876543210"};
+  EXPECT_EQ(read.files, (std::map<std::string, FileSum>{{"model.safetensors", weights},
+                                                        {"optimizer.safetensors", optimizer}}));
+}
+
+TEST_F(AManifest, OfOtherFiles) {
+  const auto refuse = [&](const std::string& name, const std::string& why) {
+    Manifest other = manifest_;
+    auto file = other.files.extract("model.safetensors");
+    file.key() = name;
+    other.files.insert(std::move(file));
+    other.write(dir_.path());
+    expect_refused_as_it_is(why);
+  };
+  for (const char* name : {"../model.safetensors", "model-1-of-2.safetensors", "config.json"})
+    refuse(name, std::string("it has a file \"") + name);
+  refuse("optimizer.safetensors", "it lacks the file");
 }
 
 TEST_F(AManifest, ImpossibleSteps) {

@@ -1,0 +1,175 @@
+// --async: a save does not hold up training. At the end of a step each rank copies what it has of
+// the checkpoint, and a thread writes the copy to the disk during the next steps.
+//
+// The thread never communicates. At the end of each later step ranks vote. When all have written,
+// they tell rank 0 their checksums, and its thread makes the files the checkpoint.
+#pragma once
+
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/save/checkpoint.h"
+#include "kernels/arena.h"
+#include "kernels/transfer.h"
+
+namespace ladder {
+
+/// --async
+struct AsyncOptions {
+  bool async = false;
+
+  void add_to(CommandLine& line) {
+    line.group("Async checkpoints");
+    line.add("--async", async, "write checkpoints while training goes on, from a copy in memory");
+  }
+  void check() const {}
+  /// @throws UserError unless the run can save so
+  void check(const RunOptions& run) const {
+    if (async && run.save.empty()) throw UserError("--async needs --save");
+    if (async && run.gather)
+      throw UserError(
+          "--async with --gather: a thread sends nothing to rank 0; legal is --async in a "
+          "directory that all ranks share");
+  }
+};
+
+/// The copy of all tensors that a checkpoint needs of this rank.
+class Staging {
+ public:
+  /// Takes no memory without --async. With a device the copy lies in memory shared with the host.
+  Staging(Arena& arena, const AsyncOptions& o, const Flat& params,
+          const std::vector<NamedTensor>& optim) {
+    if (!o.async) return;
+    const auto like = [&](const std::string& name, const Tensor& tensor) {
+      return arena.shared(Mem::Staging, "staged." + name, tensor.dtype, tensor.shape);
+    };
+    params_ = like("params", params.tensor);
+    for (const auto& [name, tensor] : optim) optim_.push_back({name, like(name, tensor)});
+  }
+  static int64_t bytes(const AsyncOptions& o, int64_t params, int64_t optim) {
+    return o.async ? params + optim : 0;
+  }
+
+  explicit operator bool() const { return params_.ptr != nullptr; }
+
+  /// Copies all tensors. @return the state with the copies in place of the tensors
+  TrainingState copy(const Ctx& ctx, const TrainingState& state) const {
+    copy_one(ctx, params_, state.params.tensor);
+    for (size_t i = 0; i < optim_.size(); ++i)
+      copy_one(ctx, optim_[i].tensor, state.optim[i].tensor);
+    return {.gpt = state.gpt,
+            .layout = state.layout,
+            .params = state.params.copied_to(params_),
+            .optim = optim_,
+            .comm = state.comm};
+  }
+
+ private:
+  static void copy_one(const Ctx& ctx, const Tensor& to, const Tensor& from) {
+    const HostCopy host = HostCopy::of(ctx, from);
+    std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
+  }
+
+  Tensor params_;
+  std::vector<NamedTensor> optim_;
+};
+
+/// Saves in the background, one checkpoint at a time. Without --async it saves as chapter 10 does.
+class AsyncSave {
+ public:
+  AsyncSave(RunLog& log, const Staging& staging) : log_(log), staging_(staging) {
+    log.record_beside(beside_, spans_);
+  }
+
+  /// Copies the state after `steps` steps, and lets a thread write it. If the thread still writes
+  /// the save before, training waits for it, and says how long.
+  void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
+    if (!staging_) return log_.save(state, steps);
+    int64_t begin = now_ns();
+    if (save_) {
+      const int64_t before = steps_;
+      finish();
+      const int64_t now = now_ns();
+      log_.note(fmt::format("step {}: waited {:.2f} s for the save of step {}", steps - 1,
+                            static_cast<double>(now - begin) * 1e-9, before - 1));
+      begin = now;
+    }
+    steps_ = steps;
+    save_ = log_.begin_save(state, steps);
+    const TrainingState staged = staging_.copy(ctx, state);
+    wait_ns_ = now_ns() - begin;
+    is_written_ = false;
+    start([this, staged] { save_->write(Ctx{}, staged); });
+  }
+
+  /// At the end of every step: ranks vote whether all have written. The run ends here if one of
+  /// them could not. After the last step it waits for the threads.
+  void end_step(int64_t step) {
+    if (!save_) return;
+    if (log_.is_last(step)) return finish();
+    enum : uint8_t { kDone, kBusy, kFailed };
+    uint8_t own = kBusy;
+    if (thread_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+      own = save_->error().empty() ? kDone : kFailed;
+    if (log_.most(own) == kBusy) return;
+    is_written_ ? end() : agree();
+  }
+
+ private:
+  /// Lets the thread do its next part.
+  template <class Part>
+  void start(Part part) {
+    thread_ = std::async(std::launch::async, [this, part] {
+      const int64_t begin = now_ns();
+      part();
+      span_ = {is_written_ ? "publish" : "write", begin, now_ns()};
+    });
+  }
+  /// Waits for the thread.
+  void join() {
+    const int64_t begin = now_ns();
+    thread_.get();
+    wait_ns_ += now_ns() - begin;
+    spans_.push_back(span_);
+  }
+  /// All have written. Rank 0 learns the checksums, and whether a rank has found a NaN. Its thread
+  /// makes the files the checkpoint; the threads of other ranks have nothing to do.
+  void agree() {
+    join();
+    const int64_t begin = now_ns();
+    log_.agree_on(*save_);
+    wait_ns_ += now_ns() - begin;
+    is_written_ = true;
+    start([this] { save_->publish(); });
+  }
+  void end() {
+    join();
+    log_.end_save(*save_, steps_, wait_ns_);
+    save_.reset();
+  }
+  void finish() {
+    if (!is_written_) agree();
+    end();
+  }
+
+  RunLog& log_;
+  const Staging& staging_;
+  Ctx beside_;  ///< of the thread's row in the timeline
+  std::vector<Event> spans_;
+  Event span_{};
+  std::unique_ptr<CheckpointSave> save_;  ///< under way; null: none
+  bool is_written_ = false;               ///< by all ranks
+  int64_t steps_ = 0, wait_ns_ = 0;
+  std::future<void> thread_;  ///< last, so that it ends first
+};
+
+}  // namespace ladder

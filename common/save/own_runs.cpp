@@ -1,0 +1,235 @@
+#include "common/save/own_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+
+#include "common/error.h"
+#include "common/hf/safetensors.h"
+#include "common/model/shards.h"
+#include "common/save/directory.h"
+#include "kernels/check.h"
+#include "kernels/transfer.h"
+
+namespace ladder {
+namespace {
+
+std::span<const std::byte> bytes_of(Tensor run) {
+  return {static_cast<const std::byte*>(run.ptr), static_cast<size_t>(run.bytes())};
+}
+
+/// Which of the ranks that hold a thing writes it. Some layouts have several copies of the model: R
+/// replicas of as many ranks as the layout knows.
+class Writer {
+ public:
+  explicit Writer(const TrainingState& state) {
+    const int64_t ranks = state.comm ? state.comm->size() : 1, each = ranks_of(state.layout);
+    CHECK(ranks >= each, "{} ranks write what {} have", ranks, each);
+    R_ = ranks / each;
+    rank_ = state.comm ? state.comm->rank() : 0;
+    replica_ = rank_ / each;
+    is_alone_ = each == 1;
+  }
+  /// Whether this rank's replica writes what begins at `begin` of `all`.
+  bool writes(int64_t begin, int64_t all) const { return begin * R_ / all == replica_; }
+  /// What it writes of n elements that are no flat tensor.
+  Range part(int64_t n) const {
+    if (!is_alone_) return {0, rank_ == 0 ? n : 0};  // other ranks may have other elements
+    if (replica_ >= R_) return {0, 0};
+    return {replica_ * n / R_, (replica_ + 1) * n / R_};
+  }
+
+ private:
+  int64_t R_, rank_, replica_;
+  bool is_alone_;
+};
+
+/// Calls use() for all that this rank writes.
+void for_own_runs(const Ctx& ctx, const TrainingState& state, std::span<const PlannedFile> files,
+                  const UseRun& use) {
+  const Writer writer(state);
+  const ParamLayout whole = state.layout.whole();
+  {
+    const HostCopy host = HostCopy::of(ctx, state.params.tensor);
+    const Flat params = state.params.copied_to(host.tensor());
+    for (const ParamSpec& spec : state.layout.specs())
+      if (!spec.is_copy && writer.writes(spec.whole_offset, state.layout.whole_size()))
+        for_weight_runs(files, spec, state.layout.tensor(params, spec), whole, use);
+  }
+  const SafetensorsPlan& plan = files.back().plan;
+  for (const auto& [name, tensor] : state.optim) {
+    const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
+    const int64_t first = plan.begins[static_cast<size_t>(entry - plan.entries.begin())];
+    const auto use_run = [&](int64_t begin, Tensor run) {
+      if (run.size() > 0) use(files.size() - 1, first + begin * size_of(run.dtype), run);
+    };
+    const HostCopy host = HostCopy::of(ctx, tensor);
+    const Tensor flat = host.tensor().view({tensor.size()});
+    if (is_flat(state.layout, tensor)) {
+      for_flat_runs(state.layout, state.layout.own(flat), [&](int64_t begin, Tensor run) {
+        if (writer.writes(begin, entry->shape.size())) use_run(begin, run);
+      });
+    } else {
+      const Range part = writer.part(flat.size());
+      use_run(part.begin, flat.slice(part.begin, part.size()));
+    }
+  }
+}
+
+/// Runs on their way to rank 0, several in a message: where each belongs, and its bytes.
+class Packets {
+ public:
+  struct Head {
+    int64_t file, at, bytes;
+  };
+  explicit Packets(Comm& comm) : comm_(comm) {}
+
+  void add(int64_t file, int64_t at, std::span<const std::byte> run) {
+    const Head head{file, at, std::ssize(run)};
+    const auto* bytes = reinterpret_cast<const std::byte*>(&head);
+    buffer_.insert(buffer_.end(), bytes, bytes + sizeof head);
+    buffer_.insert(buffer_.end(), run.begin(), run.end());
+    if (std::ssize(buffer_) >= kMessage) send();
+  }
+  /// Sends what is left, and that it was all.
+  void end() {
+    if (!buffer_.empty()) send();
+    send();
+  }
+  /// On rank 0: calls use(file, at, run) for all that rank `from` sends.
+  template <class Use>
+  void receive(int from, Use&& use) {
+    for (;;) {
+      int64_t size = 0;
+      comm_.recv(tensor(&size, sizeof size), from);
+      if (size == 0) return;
+      buffer_.resize(static_cast<size_t>(size));
+      comm_.recv(tensor(buffer_.data(), size), from);
+      for (std::span<const std::byte> rest = buffer_; !rest.empty();) {
+        Head head;
+        std::memcpy(&head, rest.data(), sizeof head);
+        rest = rest.subspan(sizeof head);
+        use(static_cast<size_t>(head.file), head.at, rest.first(static_cast<size_t>(head.bytes)));
+        rest = rest.subspan(static_cast<size_t>(head.bytes));
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kMessage = 1 << 23;
+  // As bytes: no planted fault is meant for them (common/comm/faulty_comm.h).
+  static Tensor tensor(void* at, int64_t bytes) {
+    return {.ptr = at, .dtype = Dtype::U8, .shape = {bytes}};
+  }
+  void send() {
+    int64_t size = std::ssize(buffer_);
+    comm_.send(tensor(&size, sizeof size), 0);
+    if (size > 0) comm_.send(tensor(buffer_.data(), size), 0);
+    buffer_.clear();
+  }
+
+  Comm& comm_;
+  std::vector<std::byte> buffer_;
+};
+
+/// The files as far as this rank writes in them. After an error it writes nothing more.
+class OpenFiles {
+ public:
+  OpenFiles(std::span<const PlannedFile> files, std::string generation)
+      : plan_(files), generation_(std::move(generation)), open_(files.size()) {}
+
+  void write(size_t file, int64_t at, std::span<const std::byte> run) {
+    attempt([&] {
+      if (!open_[file]) {
+        make_generation(generation_);
+        open_[file].emplace(generation_ + "/" + plan_[file].name, plan_[file].plan.bytes);
+      }
+      open_[file]->write(at, run);
+      ++written_.writes;
+      written_.bytes += std::ssize(run);
+    });
+  }
+  Written finish() {
+    for (std::optional<SharedFile>& file : open_) {
+      if (file) attempt([&] { file->sync(); });
+      written_.sums.push_back(file ? file->runs_sum() : 0);
+    }
+    return std::move(written_);
+  }
+  /// Notes a tensor that is not finite.
+  void look_at(size_t file, int64_t at, Tensor run) {
+    if (is_finite(run)) return;
+    const SafetensorsPlan& plan = plan_[file].plan;
+    const auto next = std::ranges::upper_bound(plan.begins, at);
+    const std::array here{static_cast<int64_t>(file), next - plan.begins.begin() - 1};
+    if (!written_.not_finite.empty() && here >= std::array{written_.bad_file, written_.bad_entry})
+      return;
+    written_.not_finite = plan.entries[static_cast<size_t>(here[1])].name;
+    written_.bad_file = here[0];
+    written_.bad_entry = here[1];
+  }
+
+ private:
+  template <class Do>
+  void attempt(Do&& act) {
+    if (!written_.error.empty()) return;
+    try {
+      act();
+    } catch (const UserError& e) {
+      written_.error = e.what();
+    }
+  }
+
+  std::span<const PlannedFile> plan_;
+  std::string generation_;
+  std::vector<std::optional<SharedFile>> open_;
+  Written written_;
+};
+
+}  // namespace
+
+bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
+  return ranks_of(layout) > 1 && tensor.shape.rank == 1;
+}
+
+Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
+  return is_flat(layout, tensor) ? Shape{whole_elements(layout, layout.own(tensor))} : tensor.shape;
+}
+
+std::vector<PlannedFile> plan_files(const TrainingState& state, int64_t most) {
+  std::vector<PlannedFile> files = plan_weights(state.layout, most);
+  std::vector<SafetensorsPlan::Entry> entries;
+  for (const auto& [name, tensor] : state.optim)
+    entries.push_back({name, tensor.dtype, whole_shape(state.layout, tensor)});
+  std::ranges::stable_sort(entries, std::greater<>(),
+                           [](const auto& entry) { return size_of(entry.dtype); });
+  files.push_back({kOptimizerFile, SafetensorsPlan(std::move(entries))});
+  return files;
+}
+
+Written write_own_runs(const Ctx& ctx, const TrainingState& state,
+                       std::span<const PlannedFile> files, const std::string& generation,
+                       Comm* gather) {
+  const bool first = !state.comm || state.comm->rank() == 0;
+  OpenFiles open(files, generation);
+  std::optional<Packets> packets;
+  if (gather) packets.emplace(*gather);
+  for (size_t file = 0; file < files.size() && first; ++file)
+    open.write(file, 0, std::as_bytes(std::span(files[file].plan.head)));
+  for_own_runs(ctx, state, files, [&](size_t file, int64_t at, Tensor run) {
+    open.look_at(file, at, run);
+    if (packets && !first)
+      packets->add(static_cast<int64_t>(file), at, bytes_of(run));
+    else
+      open.write(file, at, bytes_of(run));
+  });
+  if (packets && !first) packets->end();
+  for (int rank = 1; packets && first && rank < gather->size(); ++rank)
+    packets->receive(rank, [&](size_t file, int64_t at, std::span<const std::byte> run) {
+      open.write(file, at, run);
+    });
+  return open.finish();
+}
+
+}  // namespace ladder

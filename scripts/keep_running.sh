@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Runs a chapter's program under mpirun, and starts it again when a rank has died: from the last whole
+# checkpoint, on the largest number of ranks that are left and that its layout allows. The bits do not
+# depend on the ranks, so the run ends with the weights of one that nothing disturbed.
+#
+#   scripts/keep_running.sh --ranks 8 -- build/cpu/bin/ch28_async_checkpoint --data T --save D \
+#     --save-every 20 --async ...
+#
+#   --ranks N     how many ranks there are at first
+#   --per-host P  ranks of one machine, which are all lost if it gives no sign of life; 1 if not given
+#   --mpirun CMD  another way to start N ranks: CMD -n N PROGRAM FLAGS
+#
+# FLAGS need --save. A death costs one rank. Two deaths without a new checkpoint between them end it: a
+# third run would die there, too. So does an end that no death explains: refused flags, a full disk, a
+# signal. The status is that of the last run.
+set -uo pipefail
+
+refuse() { echo "keep_running.sh: $1" >&2; exit 2; }
+
+ranks="" per_host=1 mpirun="mpirun"
+while (($# > 0)) && [[ $1 != -- ]]; do
+  [[ $1 =~ ^--(ranks|per-host|mpirun)$ && -n ${2-} ]] \
+    || refuse "'$1'; legal: --ranks N [--per-host P] [--mpirun CMD] -- PROGRAM FLAGS"
+  case $1 in
+    --ranks) ranks=$2 ;;
+    --per-host) per_host=$2 ;;
+    --mpirun) mpirun=$2 ;;
+  esac
+  shift 2
+done
+shift || refuse "no program; legal: --ranks N -- PROGRAM FLAGS"
+[[ $ranks =~ ^[1-9][0-9]*$ && $per_host =~ ^[1-9][0-9]*$ ]] \
+  || refuse "--ranks '$ranks', --per-host '$per_host'; legal are whole numbers from 1 on"
+program=("$@") save="" plan=() skip=0
+[[ -x ${program[0]-} ]] || refuse "'${program[0]-}' is no program"
+
+# --plan-only, which finds out whether a number of ranks is legal, takes no flag of files.
+for ((i = 0; i < ${#program[@]}; ++i)); do
+  word=${program[i]} name=${program[i]%%=*}
+  if ((skip)); then
+    skip=0
+    continue
+  fi
+  case $name in
+    --load) refuse "--load; legal is --save, from whose last checkpoint it goes on" ;;
+    --save)
+      save=${word#--save=}
+      [[ $word == --save ]] && save=${program[i + 1]-}
+      ;;&
+    --save | --save-every | --keep | --trace | --timeline | --report | --fault)
+      [[ $word == "$name" ]] && skip=1
+      ;;
+    --overwrite | --gather | --async | --quiet) ;;
+    *) plan+=("$word") ;;
+  esac
+done
+[[ -n $save ]] || refuse "no --save among the program's flags: nothing could be gone on from"
+
+checkpoint() { readlink "$save/current" 2>/dev/null; }
+
+# legal N: the largest number of ranks up to N that the program takes.
+legal() {
+  local n
+  for ((n = $1; n > 0; --n)); do
+    if "${plan[@]}" --ranks "$n" --plan-only --quiet >/dev/null 2>&1; then
+      echo "$n"
+      return 0
+    fi
+  done
+  return 1
+}
+
+errors=$(mktemp) || exit 2
+trap 'rm -f "$errors"' EXIT
+died_at=none
+while true; do
+  n=$(legal "$ranks") || refuse "no number of ranks up to $ranks is legal for: ${program[*]}"
+  load=() from=$(checkpoint)
+  [[ -n $from ]] && load=(--load "$save")
+  echo "keep_running.sh: $n ranks, from ${from:-the beginning}"
+  # shellcheck disable=SC2086  # a command may have words
+  $mpirun -n "$n" "${program[@]}" "${load[@]}" 2> >(tee "$errors" >&2)
+  status=$?
+  wait
+  # 2: bad input; 3: not done; 130 and 143: somebody has stopped it.
+  case $status in 0 | 2 | 3 | 130 | 143) exit "$status" ;; esac
+  now=$(checkpoint)
+  if [[ $died_at == "died at ${now}" ]]; then
+    echo "keep_running.sh: two deaths after ${now:-the beginning} without a new checkpoint" >&2
+    exit "$status"
+  fi
+  died_at="died at ${now}"
+  lost=1
+  grep -q " on [^ ]* gave no sign of life" "$errors" && lost=$per_host
+  ranks=$((ranks - lost))
+  ((ranks > 0)) || { echo "keep_running.sh: no rank is left" >&2; exit "$status"; }
+  echo "keep_running.sh: status $status; $ranks ranks are left"
+done

@@ -1,0 +1,211 @@
+// --async: what is written is the state of the step that was saved, whatever training does
+// meanwhile; and what goes wrong in a thread is told at the next step's end.
+#include "chapters/28_async_checkpoint/async_save.h"
+
+#include <cmath>
+#include <thread>
+
+#include "common/comm/failure.h"
+#include "common/comm/run_ranks.h"
+#include "tests/common/bad_disk.h"
+#include "tests/common/run_files.h"
+#include "tests/common/run_model.h"
+
+namespace ladder {
+namespace {
+
+void hold(bool held) { std::atomic_ref(bad_disk.held) = held; }
+
+/// A rank that has a shard, and "trains".
+struct Rank {
+  Rank(const RunOptions& run, Comm& c)
+      : comm(c),
+        layout(ParamLayout(small_config(), comm.size()).shard(comm.rank())),
+        log(run,
+            {.chapter = "28", .gpt = small_config(), .layout = run_layout(run, 1), .predicted = {}},
+            arena, ctx, &comm) {}
+
+  TrainingState state() const {
+    return {.gpt = layout.config(),
+            .layout = layout,
+            .params = layout.own(params),
+            .optim = {{"m", m}},
+            .comm = &comm};
+  }
+  void fill(float value) {
+    for (const Tensor& tensor : {params, m})
+      std::fill_n(tensor.data<float>(), tensor.size(), value);
+  }
+  /// Step `step`, which leaves this in all weights. Afterwards training changes them again.
+  void train(int64_t step, float value, bool saves) {
+    log.goes_on(step);
+    log.begin_step();
+    fill(value);
+    log.end_step({.step = step, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
+    if (saves) saving.save(ctx, state(), step + 1);
+    fill(-1);
+    saving.end_step(step);
+  }
+
+  Comm& comm;
+  ParamLayout layout;
+  Arena arena{};
+  Ctx ctx;
+  Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
+  Tensor m = arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()});
+  Staging staging{arena, {.async = true}, params, {{"m", m}}};
+  RunLog log;
+  AsyncSave saving{log, staging};
+};
+
+class Async : public testing::Test {
+ protected:
+  Async() {
+    forget_ending();
+    run_.steps = 100;
+    run_.quiet = true;
+    run_.data = texts_ / "text";
+    run_.save = dir_.path();
+    write_file(run_.data, std::string(1000, 'a'));
+  }
+  ~Async() override { forget_ending(); }
+
+  /// What ends the run of two ranks; empty if it ends well.
+  std::string ranks(const std::function<void(Rank&)>& body) const {
+    try {
+      run_threads(2, [&](Comm& comm) {
+        Rank rank(run_, comm);
+        body(rank);
+        comm.barrier();
+      });
+    } catch (const RankFailed& e) {
+      return e.what();
+    }
+    return "";
+  }
+  /// The step of the checkpoint; 0: none. All its numbers must be `value`.
+  int64_t found(float value) const {
+    const std::optional<Manifest> manifest = Manifest::find(dir_.path());
+    if (!manifest) return 0;
+    SmallModel model;
+    model.optim.erase(model.optim.begin());
+    model.optim.pop_back();
+    const int64_t steps = model.load(dir_.path());
+    for (const ParamSpec& spec : model.layout.specs())
+      for (const Tensor& tensor : {model.params, model.optim[0].tensor})
+        EXPECT_EQ(tensor.data<float>()[spec.offset + spec.live() - 1], value) << spec.name;
+    return steps;
+  }
+
+  RepairDisk repair_;
+  TempDir dir_, texts_;
+  RunOptions run_;
+};
+
+// A snapshot by reference would save what training has made of the weights meanwhile: PyTorch's
+// issue 144657.
+TEST_F(Async, SavesTheStepThatWasSaved) {
+  EXPECT_EQ(ranks([&](Rank& rank) {
+              rank.comm.barrier();
+              hold(true);
+              rank.train(0, 5, true);
+              for (int64_t step = 1; step < 4; ++step) rank.train(step, 7, false);
+              EXPECT_FALSE(Manifest::find(dir_.path())) << "training does not wait for the disk";
+              rank.comm.barrier();
+              hold(false);
+              rank.train(99, 7, false);  // the last step
+            }),
+            "");
+  EXPECT_EQ(found(5), 1);
+}
+
+TEST_F(Async, IsCommittedAtTheEndOfALaterStep) {
+  EXPECT_EQ(ranks([&](Rank& rank) {
+              rank.train(0, 5, true);
+              int64_t step = 1;
+              for (bool there = false; !there; ++step) {
+                rank.train(step, 7, false);
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                there = rank.log.most(rank.comm.rank() == 0 && Manifest::find(dir_.path())) != 0;
+                ASSERT_LT(step, 90);
+              }
+            }),
+            "");
+  EXPECT_EQ(found(5), 1);
+}
+
+TEST_F(Async, ASecondSaveWaitsAndSaysSo) {
+  run_.quiet = false;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(ranks([&](Rank& rank) {
+              rank.comm.barrier();
+              hold(true);
+              rank.train(0, 5, true);
+              rank.comm.barrier();
+              std::thread later([] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                hold(false);
+              });
+              rank.train(1, 6, true);
+              later.join();
+              rank.train(99, 7, false);
+            }),
+            "");
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("step 1: waited 0."), out.npos) << out;
+  EXPECT_NE(out.find(" s for the save of step 0\n"), out.npos) << out;
+  EXPECT_EQ(found(6), 2);
+}
+
+TEST_F(Async, AWriteThatFailsEndsTheRun) {
+  ASSERT_EQ(ranks([](Rank& rank) { rank.train(99, 5, true); }), "");
+  const auto before = files_in(dir_.path());
+  for (const int operation : {0, 2, 4, 6, 8}) {
+    int64_t steps = 0;
+    const std::string message = ranks([&](Rank& rank) {
+      rank.comm.barrier();
+      if (rank.comm.rank() == 0) bad_disk = {.fail_at = operation};
+      rank.comm.barrier();
+      rank.train(0, 6, true);
+      for (int64_t step = 1; step < 90; ++step) {
+        rank.train(step, 7, false);
+        if (rank.comm.rank() == 0) steps = step;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+    bad_disk = {};
+    EXPECT_NE(message.find("cannot "), message.npos) << operation;
+    EXPECT_LT(steps, 80) << operation;
+    EXPECT_TRUE(files_in(dir_.path()) == before) << operation;
+  }
+}
+
+TEST_F(Async, ANanVetoes) {
+  ASSERT_EQ(ranks([](Rank& rank) { rank.train(99, 5, true); }), "");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ranks([](Rank& rank) {
+              rank.train(98, rank.comm.rank() == 1 ? std::nanf("") : 6, true);
+              rank.train(99, 7, false);
+            }),
+            "");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("warning: step 98: not saved, "), said.npos) << said;
+  EXPECT_NE(said.find(" holds a NaN or an infinity"), said.npos) << said;
+  EXPECT_EQ(found(5), 100);
+}
+
+TEST(AsyncFlags, AreRefusedWhereTheyCannotBe) {
+  const auto refused = [](const RunOptions& run) {
+    return user_error([&] { AsyncOptions{.async = true}.check(run); });
+  };
+  RunOptions run;
+  EXPECT_EQ(refused(run), "--async needs --save");
+  run.save = "there";
+  EXPECT_EQ(refused(run), "");
+  run.gather = true;
+  EXPECT_NE(refused(run).find("legal is --async in a directory that all ranks share"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ladder
