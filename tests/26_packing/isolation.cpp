@@ -24,7 +24,7 @@ class Isolation : public ::testing::TestWithParam<const char*> {
     write_file(home_ / "text.txt", text);
     PackedText packed({.path = home_ / "text.txt", .seq_len = kRow, .vocab = gpt_.vocab}, options_);
     RowPlace place(options_, kRow);
-    packed.draw(batch_, place, 1, 0);
+    packed.draw(batch_, place, /*seed=*/1, /*step=*/0, /*first=*/0, kB);
     const Bundles all = batch_.slice(0, kB);
     forward(all, mask);
     const float* loss = all.losses.data<float>();
