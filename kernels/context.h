@@ -16,26 +16,26 @@ struct Kernels;
 /// The leaves into which a sum is cut, wherever tensor parallelism could split the sum.
 constexpr int kLeaves = 8;
 
-/// A row of DocumentBorders::position that no document has.
+/// The position of padding, a token that no document has (DocumentBorders::position).
 constexpr int32_t kPadding = -1;
 
-/// Documents in rows of T tokens, for the B rows of one call: several in a row, or one in each row
-/// and then padding. Kernels take each document for a sequence of its own: its positions begin at
-/// 0, it attends to itself, it has one loss, and it is one leaf of every sum over sequences.
+/// Where documents lie in the B T tokens of one call: several in a row of T tokens, or one in each
+/// row, and then padding. Kernels take each document for a sequence of its own: its positions begin
+/// at 0, it attends to itself alone, has one loss, and is one leaf of every sum over sequences.
 ///
-/// That sum is a tree over the documents of a bundle, then a tree over bundles. A bundle is a
-/// packed row, or as many unpacked rows. Both trees are one if each bundle has the same number of
+/// That sum is a tree over the documents of a bundle, then a tree over bundles. The documents of a
+/// bundle share a row, or have a row each. Both trees are one if each bundle has the same number of
 /// turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D =
 /// bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
 ///
-/// Padding is all rows that no document has. They are in no sum, and what is written there is
-/// finite if what is read is. Their token must be of the vocabulary and their target kIgnore, so
-/// that all gradients there are 0: CUDA's products of weight gradients multiply them, too.
+/// Padding is what no document has. Its token must be of the vocabulary and its target kIgnore. So
+/// all gradients there are 0. `ref` and `cpu` leave it out of every sum. CUDA's products of weight
+/// gradients multiply it, too, so kernels must write finite numbers there.
 struct DocumentBorders {
-  /// (D,2) I32: document d has rows [begin, end) of all B T, at most T. Documents ascend, and begin
-  /// and end in one row of T; begin = end: the turn is empty.
+  /// (D,2) I32: document d is tokens [begin, end) of all B T, which are rows of a matrix. Documents
+  /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.
   Tensor rows;
-  /// (B,T) I32: which token of its document is in a row, from 0 on; kPadding: none.
+  /// (B,T) I32: the place of each token in its document, from 0 on; kPadding: in none.
   /// fill_positions (kernels/documents.h) makes it from `rows`.
   Tensor position;
   int64_t longest = 0;  ///< tokens of the longest document; 0 if all turns are empty
@@ -57,10 +57,10 @@ struct Ctx {
   int leaves = kLeaves;              ///< leaves of a split sum that this rank has: kLeaves / tp
   /// How many chunks the tokens of a sequence are in this call. They are folded, unless it is 1.
   int token_chunks = kTokenChunks;
-  /// Of the rows of the next calls, which read both tensors where they compute: in host memory, or
-  /// in a device's, or in shared memory. The host changes them only after synchronize(). Null: each
-  /// of the B rows is a sequence of T tokens. Otherwise cross_entropy and softmax_loss have D
-  /// losses, and token_chunks must be kTokenChunks.
+  /// Documents of the next calls. Kernels read both tensors where they compute: in memory of the
+  /// host, of a device, or of both. The host changes them only after synchronize(). Null: each of
+  /// the B rows is a sequence of T tokens. Otherwise cross_entropy and softmax_loss have D losses,
+  /// one a turn, and token_chunks must be kTokenChunks.
   DocumentBorders documents;
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products

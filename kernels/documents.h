@@ -39,8 +39,8 @@ inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
   return longest;
 }
 
-/// The sequences that a call's rows (B T,..) hold: rows of T tokens, or documents. The pointer in
-/// it is for where kernels compute.
+/// The sequences of a call with B T tokens: each T tokens, or documents. The pointer in it is read
+/// where kernels compute.
 inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
   const auto& [rows, position, longest] = ctx.documents;
   if (!rows) return {B, T};
@@ -60,12 +60,12 @@ inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
   return {T, static_cast<const int32_t*>(ctx.documents.position.ptr)};
 }
 
-/// For operations whose sums over sequences know no documents.
+/// For operations that cannot take documents as sequences.
 inline void refuse_documents(const Ctx& ctx, const char* op) {
   CHECK(!ctx.documents.rows, "{} takes whole rows, not documents", op);
 }
 
-/// The tokens of a document, as views of tensors of B T tokens.
+/// One document, and views of it in tensors of B T tokens.
 struct DocumentRows {
   Range rows;
 
@@ -75,15 +75,15 @@ struct DocumentRows {
         .slice(rows.begin, rows.size())
         .view({1, rows.size(), x.dim(-1)});
   }
-  /// (1,NH,L) of statistics (B,NH,T)
+  /// (1,NH,L): NH L numbers from number NH begin on, in the memory of x (B,NH,T)
   Tensor statistics(const Tensor& x) const {
     const int64_t NH = x.dim(1);
     return x.view({x.size()}).slice(NH * rows.begin, NH * rows.size()).view({1, NH, rows.size()});
   }
 };
 
-/// Attention of documents on the host: calls f(ctx without documents, rows) for each, one after the
-/// other. Padding attends to nothing: `outputs`, of B T tokens each, are 0 there.
+/// Attention of documents on the host: calls f(ctx without documents, DocumentRows) for each, one
+/// after the other. Then it writes 0 to `outputs`, of B T tokens each, where there is padding.
 template <class F>
 void attend_documents(const Ctx& ctx, int64_t B, int64_t T, std::initializer_list<Tensor> outputs,
                       F&& f) {

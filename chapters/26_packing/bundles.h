@@ -1,17 +1,17 @@
 // Bundles in memory: rows of tokens, where documents lie in them, and a loss for each document.
 //
-// Sums over a batch are trees over bundles, and in a bundle over its documents. Both are one tree
-// if each bundle has as many turns, a power of two. Turn i is document i of the bundle; a turn
-// without a document is an absent leaf, and its loss is -0. Three documents in a packed row, and as
-// unpacked rows, with four turns and T = 8:
+// A sum over a batch is a tree over the documents of each bundle, then a tree over bundles. Both
+// are one tree if each bundle has the same number of turns, a power of two. Turn i is for document
+// i of the bundle. A turn without a document is an absent leaf, and its loss is -0. Three documents
+// in a packed row, and in three unpacked rows, with four turns and T = 8:
 //
 //   packed      a a a b b c c .      turns  [0,3) [3,5) [5,7) -
 //   unpacked    a a a . . . . .             [0,3)
 //               b b . . . . . .             [8,10)
 //               c c . . . . . .             [16,18) -
 //
-// A target of padding is kIgnore. Without --documents a bundle is a row of the text, as in chapter
-// 06: its documents are null, and it has one turn.
+// The target of padding is kIgnore. Without --documents a bundle is a row of the text, as in
+// chapter 06: it has one turn, and no borders.
 #pragma once
 
 #include <algorithm>
@@ -34,10 +34,10 @@ struct Bundles {
   int64_t count() const { return rows.tokens.dim(0); }  ///< R
 };
 
-/// The bundles of a batch, which one rank holds.
+/// Those bundles of a batch that one rank holds.
 class BundleBatch {
  public:
-  /// @param B bundles; @param micro those of a micro-batch; @param T tokens of a row
+  /// @param B bundles; @param micro bundles of a micro-batch; @param T positions of a row
   BundleBatch(Arena& arena, const PackOptions& options, int64_t B, int64_t micro, int64_t T)
       : options_(options), B_(B), micro_(micro), turns_(turns_of_bundle(options.most(T))) {
     const int64_t rows = B * options.rows(T);
@@ -56,7 +56,7 @@ class BundleBatch {
   int64_t size() const { return B_; }
   /// Rows of all bundles, used or not.
   const Batch& rows() const { return all_; }
-  /// Of the bundles that are in them.
+  /// Counts of the bundles that were added since clear().
   PackCounts counts() const { return counts_; }
 
   /// Forgets the bundles of the last step. All rows are padding.
@@ -67,7 +67,7 @@ class BundleBatch {
     counts_ = {};
   }
   /// Adds a bundle of these pieces, in their order.
-  /// @param file a DocumentFile, or what else reads tokens as it does
+  /// @param file a DocumentFile, or another type with its read()
   template <class File>
   void add(const File& file, const std::vector<Piece>& pieces) {
     const int64_t T = all_.tokens.dim(1), b = std::ssize(first_row_) - 1;
@@ -103,7 +103,7 @@ class BundleBatch {
   Tensor losses() const { return losses_; }
 
  private:
-  /// Tokens and targets of a piece, from row and column `at` on.
+  /// Writes tokens and targets of a piece, from position `at` of all rows on.
   template <class File>
   void put(const File& file, const Piece& piece, int64_t at) {
     read_.resize(static_cast<size_t>(piece.length + 1));
@@ -116,7 +116,7 @@ class BundleBatch {
   int64_t B_, micro_, turns_;
   Batch all_;
   Tensor losses_, borders_, position_;
-  std::vector<int64_t> first_row_{0};  ///< of each bundle, and the end
+  std::vector<int64_t> first_row_{0};  ///< of each bundle; at last that of the next one
   PackCounts counts_;
   std::vector<int32_t> read_;
 };

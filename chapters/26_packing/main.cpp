@@ -1,5 +1,5 @@
-// 26_packing: documents in rows. Each is a sequence of its own, wherever it lies, and packing them
-// changes no bit.
+// 26_packing: several documents in a row. Each is a sequence of its own, wherever it lies, and
+// packing them changes no bit.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -58,7 +58,7 @@ struct Layout {
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, bundles of a step
-  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step, if its rows were full
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);           ///< MBS, bundles of a micro-batch
   int64_t rows = micro * o.packing.rows(gpt.seq_len);  ///< of a micro-batch at most
@@ -88,7 +88,7 @@ struct Memory {
   LossScaler scaler{o.loss_scale, o.precision};
   BundleBatch batch{arena, o.packing, layout.batch, layout.micro, layout.gpt.seq_len};
   RowPlace place{o.packing, layout.gpt.seq_len};
-  PackCounts packed = {}, last = {};  // of all steps, and of the last one
+  PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
@@ -161,8 +161,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights.
+/// The head, forward and backward: losses of `targets` (B,T), one for each turn, the gradient of
+/// its input into d.branch, and that of its weights.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
   head_forward(m.ctx, a.logits, a.norm, m.w.head_w);

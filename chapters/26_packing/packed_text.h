@@ -27,8 +27,8 @@ class PackedText {
       text_.emplace(text);
   }
 
-  /// Fills the batch with bundles [first, first + batch.size()) of the next `all`. `place` is then
-  /// that of the bundle after all of them.
+  /// Fills the batch with bundles [first, first + batch.size()) of the next `all`, and moves
+  /// `place` behind all of them. Without --documents `seed` and `step` choose the rows.
   void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step, int64_t first,
             int64_t all) {
     if (text_) return text_->draw(batch.rows(), seed, step, first);
@@ -39,7 +39,7 @@ class PackedText {
     }
   }
 
-  /// How many bundles a validation takes. They have about 65,536 targets.
+  /// How many bundles a validation takes. They have about 65,536 targets, or all there are.
   int64_t validation_count() const {
     return text_ ? text_->validation_count() : windows_->held_out().size();
   }

@@ -1,22 +1,22 @@
 // --documents: which documents share a row, and where in the row each of them lies.
 //
 // A document of n tokens has L = n - 1 positions: position i reads token i and learns token i + 1.
-// A document of one token has none. If L is more than T, the document is cut into pieces of T
-// positions. A piece begins with the last target of the piece before, so no target is lost. To the
-// model a piece is a document of its own: its positions begin at 0, and it sees no other piece.
+// A document of one token has none. If L is more than T, the document is cut every T positions. A
+// later piece first reads the last target of the piece before, so no target is lost. To the model a
+// piece is a document of its own: its positions begin at 0, and it sees no other piece.
 //
 //   tokens     a b c d e f g      T = 4: two pieces
 //   piece 0    a b c d            learns b c d e
 //   piece 1            e f        learns f g
 //
 // A window of consecutive documents is packed at a time. `ffd`, first fit decreasing, takes pieces
-// from the longest to the shortest, the lower number first where they are equal, and puts each into
-// the first row that has room. `greedy` takes pieces in their order, and begins a row where one
-// does not fit. Then the pieces of a row go by their numbers, and so do rows by their first piece:
-// the order does not tell how long a document is.
+// from the longest to the shortest; of equal ones the lower number is first. It puts each into the
+// first row that has room. `greedy` takes pieces in their order, and begins a new row when a piece
+// does not fit. Then the pieces of a row are sorted by number, and rows by their first piece.
+// Otherwise long documents would come first in each window.
 //
-// A row with its pieces is a bundle. `--unpacked` runs the same bundle with one piece a row. That
-// is what packing must be equal to, bit for bit, and what it costs less than.
+// The pieces of a row are a bundle. `--unpacked` runs the same bundle with one piece a row. Packed
+// rows must have the same bits, and cost less.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ struct PackOptions {
 struct Piece {
   int64_t begin = 0;
   int64_t length = 0;  ///< L, positions
-  bool later = false;  ///< not the first of its document
+  bool later = false;  ///< not the first piece of its document
 };
 
 /// Adds the pieces of a document with these tokens.
@@ -116,12 +116,12 @@ inline RowPlan plan_rows(std::span<const int64_t> lengths, int64_t T, int64_t M,
   return rows;
 }
 
-/// Positions of rows, and pairs of a query and a key it sees.
+/// What a plan makes of documents: positions, and pairs of a query and a key that it sees.
 struct PackCounts {
   int64_t rows = 0, pieces = 0;
   int64_t trained = 0;  ///< positions with a target
   int64_t padded = 0;   ///< the other positions of the rows
-  int64_t cut = 0;      ///< trained positions whose document began in an earlier piece
+  int64_t cut = 0;      ///< trained positions of later pieces
   int64_t pairs = 0;    ///< sum of L (L + 1) / 2
 
   void add(const Piece& piece) {

@@ -1,9 +1,9 @@
 // Rows of documents from a file, window by window.
 //
-// A window is --pack-window consecutive documents. The last tenth of the documents is held out; the
-// others are windows 0, 1, ... in the order of the file, and begin again at its end. A step takes
-// the next rows, wherever a window ends. So all that the next step needs is the number of a window
-// and of a row in it.
+// A window is --pack-window consecutive documents. The last tenth of the documents is held out for
+// validation. The others are windows 0, 1, ... in the order of the file. At its end they begin
+// again, and their numbers go on. A step may begin in the middle of a window. So all that it needs
+// is the number of a window and that of a row in it.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class RowPlace {
         plan_(fmt::format("--pack {} --pack-window {} --row-documents {} --seq-len {}",
                           to_string(options.pack), options.window, options.most(T), T)) {}
 
-  int64_t window = 0;  ///< counted on at the end of the file
+  int64_t window = 0;  ///< its number goes on at the end of the file
   int64_t row = 0;     ///< of the window's plan
 
   /// What the next step needs from a checkpoint. It is null without documents, and then ignored.

@@ -4,14 +4,15 @@
 // Documents are dealt from the sources one by one. A window is --pack-window of them, and chapter
 // 26 packs a window into rows before any rank takes one. So the rows of the run are one long list:
 //
-//   window 0: rows 0 1 2 3 4 5 6 | window 1: rows 0 1 2 3 4 5 | window 2 ...
-//   step 0 -------  step 1 -------   step 2 -------               4 rows each, 2 ranks
-//   r0  r0 r1 r1   r0 r0 r1   r1     r0 r0 r1 r1
+//   window   0 0 0 0 0 0 0 1 1 1 1 1 1 2 ...
+//   row      0 1 2 3 4 5 6 0 1 2 3 4 5 0 ...
+//   step     0 0 0 0 1 1 1 1 2 2 2 2 3 3 ...    4 rows each
+//   rank     0 0 1 1 0 0 1 1 0 0 1 1 0 0 ...    2 ranks
 //
 // Nothing in the list depends on ranks, micro-batches, or on --unpacked. Every rank follows the
 // whole list, from the index alone, and reads the tokens of its own rows. A place in the list is a
-// window, a row in it, and what of each source was dealt before the window: that is all that a
-// checkpoint holds of it, and all that any other number of ranks needs.
+// window, a row in it, and how many documents of each source were dealt before the window and after
+// it. With the seed, any other number of ranks goes on from there.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +47,10 @@ class OrderPlace : public RowPlace {
 
   uint64_t seed;                 ///< of the permutations; a resumed run goes on with this one
   std::vector<int64_t> counts;   ///< documents of each source that were dealt before the window
-  std::vector<int64_t> dealt;    ///< and after it; equal to `counts` if the window is not dealt yet
-  std::vector<int64_t> targets;  ///< of each source in all rows before this place
+  std::vector<int64_t> dealt;    ///< those after it; equal to `counts` if it is not dealt yet
+  std::vector<int64_t> targets;  ///< learned of each source in all rows before this place
 
-  /// A checkpoint calls it so: the order of --sources is not that of a file.
+  /// Its name in a checkpoint: a place in --sources must not be taken for one in a file.
   std::string name() const { return sources_->empty() ? "documents" : "order"; }
 
   nlohmann::json state() const {
@@ -67,7 +68,7 @@ class OrderPlace : public RowPlace {
     return state;
   }
 
-  /// @throws UserError that names what has changed, where the order would be another
+  /// @throws UserError if the order would be another; it names what has changed
   void set_state(const nlohmann::json& state) {
     if (sources_->empty()) return RowPlace::set_state(state);
     const nlohmann::json& all = state.at("sources");
@@ -104,17 +105,17 @@ class OrderPlace : public RowPlace {
 /// What a rank needs of a step.
 struct OrderedStep {
   OrderPlace before, after;
-  bool whole = false;                            ///< false: the data ends before so many bundles
-  std::vector<std::vector<Piece>> bundles = {};  ///< of this rank; they begin in `tokens`
-  std::vector<int32_t> tokens = {};              ///< of these pieces, one behind the other
-  int64_t read_ns = 0;                           ///< what it took to read it
+  bool whole = false;                            ///< false: the data ends within this step
+  std::vector<std::vector<Piece>> bundles = {};  ///< of this rank, as places in `tokens`
+  std::vector<int32_t> tokens = {};              ///< of these pieces, one piece behind the other
+  int64_t read_ns = 0;                           ///< how long reading took
 
   void read(int64_t begin, std::span<int32_t> out) const {
     std::copy_n(tokens.begin() + begin, out.size(), out.begin());
   }
 };
 
-/// Deals, packs, and reads.
+/// The rows of the run: deals documents, packs windows, and reads.
 class DataOrder {
  public:
   /// @param options must outlive it
@@ -160,7 +161,7 @@ class DataOrder {
     const DocumentFile* file;
   };
 
-  /// Goes to the next window where the present one has no more row. @return false: the data ends
+  /// Goes on to the next window that has a row, if this one has none left. False: the data ends
   bool find_row(OrderPlace& place) {
     open(place);
     while (place.row >= window_.size()) {
@@ -184,7 +185,7 @@ class DataOrder {
     const auto sum = [](const std::vector<int64_t>& all) {
       return std::accumulate(all.begin(), all.end(), int64_t{0});
     };
-    const int64_t known = sum(place.dealt) - sum(place.counts);
+    const int64_t known = sum(place.dealt) - sum(place.counts);  // 0: not dealt before
     Dealing dealing(options_.weights());
     dealing.set_counts(place.counts);
     std::vector<Piece> pieces;
@@ -215,7 +216,7 @@ class DataOrder {
   // The present window.
   int64_t number_ = -1;
   uint64_t seed_ = 0;
-  std::vector<int64_t> before_, after_;  ///< counts of documents
+  std::vector<int64_t> before_, after_;  ///< documents of each source dealt before it, and after
   Window window_;
   std::vector<Dealt> dealt_;  ///< of each piece
 };

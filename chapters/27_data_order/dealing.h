@@ -1,18 +1,18 @@
-// Which source a sample is of: sources are dealt by integer weights, so that every beginning of the
-// run has them in these shares, up to less than one sample.
+// Which source the next document comes from. Sources have integer weights, and at every moment of
+// the run each source is within one document of its share.
 //
-// Let w be a source's weight and W the sum of all weights. Of the first t samples, t w / W belong
-// to the source; c are a whole number. Two times follow for its next sample, number c + 1:
+// Let w be a source's weight and W the sum of all weights. Of the first t documents, t w / W should
+// be of the source; c, a whole number, are. Its next document, number c + 1, has two times:
 //
 //   behind   t w > W c             from the first such t on, it is not too early
 //   due      ceil((c + 1) W / w)   the last t at which it is not too late
 //
 // Of the sources that are behind, take the one that is due first: earliest deadline first. Then no
-// sample is ever late (Tijdeman, "The chairman assignment problem", Discrete Math. 32, 1980), so
+// document is ever late (Tijdeman, "The chairman assignment problem", Discrete Math. 32, 1980), so
 // |c - t w / W| < 1 at every t. It looks natural to take the source with the largest t w / W - c,
 // but with weights 1, 1, 1, 11, 11 that breaks the bound.
 //
-// Drawing a source at random keeps the weights only in the mean: after t samples its count is off
+// Drawing a source at random keeps the weights only in the mean: after t documents its count is off
 // by some sqrt(t w / W).
 #pragma once
 
@@ -29,7 +29,7 @@ namespace ladder {
 
 class Dealing {
  public:
-  /// The products of a count and of the sum of weights must fit into 64 bits.
+  /// The largest sum of weights W, so that t w and W c fit into 64 bits.
   static constexpr int64_t kMaxWeights = int64_t{1} << 20;
 
   /// @param weights at least 1 each. @throws UserError if their sum is over kMaxWeights
@@ -41,7 +41,7 @@ class Dealing {
       throw UserError("the weights of --sources sum to {}; legal are at most {}", W_, kMaxWeights);
   }
 
-  /// The source of the next sample. It is not counted yet.
+  /// The source of the next document. count() counts it.
   size_t next() const {
     const int64_t t = dealt() + 1;
     size_t first = weights_.size();
@@ -59,7 +59,7 @@ class Dealing {
   }
   void count(size_t source) { ++counts_[source]; }
 
-  /// How many samples of each source were dealt.
+  /// How many documents of each source were dealt.
   std::span<const int64_t> counts() const { return counts_; }
   void set_counts(std::span<const int64_t> counts) {
     CHECK(counts.size() == counts_.size(), "{} counts of {} sources", counts.size(),

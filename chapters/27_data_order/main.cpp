@@ -64,7 +64,7 @@ struct Layout {
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, bundles of a step
-  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step, if its rows were full
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t N = o.run.ranks;                                       ///< ranks
   int64_t share = o.ddp.share(batch, N);                         ///< bundles of a step on one rank
@@ -104,7 +104,7 @@ struct Memory {
   Tensor losses =
       arena.shared(Mem::Activation, "all_losses", Dtype::F32, {layout.batch * layout.turns});
   OrderPlace place{o.sources, o.packing, layout.gpt.seq_len, o.run.seed};
-  PackCounts packed = {}, last = {};  // of all steps, and of the last one
+  PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
@@ -181,8 +181,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights.
+/// The head, forward and backward: losses of `targets` (B,T), one for each turn, the gradient of
+/// its input into d.branch, and that of its weights.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
   head_forward(m.ctx, a.logits, a.norm, m.w.head_w);

@@ -1,5 +1,5 @@
-// What a step reads: rows of the order, read ahead by a thread. Without --sources it is what
-// chapter 26 reads, and without --documents what chapter 07 does.
+// What a step reads: rows of the order. A thread reads them one step ahead. Without --sources it is
+// what chapter 26 reads, and without --documents what chapter 07 reads.
 #pragma once
 
 #include <cstdint>
@@ -87,7 +87,7 @@ class OrderedText {
   const SourceOptions& sources_;
   Range own_;
   int64_t B_;
-  int64_t read_ns_ = 0, waited_ns_ = 0;  ///< of the thread, and of the steps for it
+  int64_t read_ns_ = 0, waited_ns_ = 0;  ///< the thread has read, and steps have waited for it
   std::optional<DataOrder> order_;
   std::shared_future<OrderedStep> ahead_;  ///< the next step; its thread ends before order_ does
 };

@@ -1,5 +1,5 @@
-// A shuffle without memory: a permutation of 0 ... n - 1 that a key chooses, and that gives any of
-// its places at once.
+// A shuffle without memory: a permutation of 0 ... n - 1 that a key chooses. It gives the number at
+// any place at once.
 //
 // A list of a billion shuffled numbers takes 8 GB, and a run that goes on must make all of it again
 // to read one place. A cipher is a permutation that needs no list. A Feistel network (Luby and
@@ -8,9 +8,9 @@
 //   (left, right)  ->  (right, left xor F(right))        one round; F need not be invertible
 //
 // A round can be undone, so no two numbers meet. It permutes 0 ... 4^k - 1, where each half has k
-// bits. For an n between, cycle walking (Black and Rogaway, CT-RSA 2002): whoever falls on a number
-// that is not below n takes the same step from there. With the least k that fits, more than a
-// quarter of all numbers are below n, so the mean walk has less than 4 steps.
+// bits. For another n there is cycle walking (Black and Rogaway, CT-RSA 2002): a result that is not
+// below n goes through the network again. With the least k that fits, more than a quarter of all
+// numbers are below n, so the mean walk has less than 4 passes.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ namespace ladder {
 
 class Permutation {
  public:
-  /// That of epoch `epoch` of source `source`, which has n documents, n at least 1.
+  /// The order of epoch `epoch` of source `source`, which has n documents, n at least 1.
   Permutation(uint64_t seed, int64_t source, int64_t epoch, int64_t n)
       : random_(seed, fmt::format("order of source {}, epoch {}", source, epoch)),
         n_(static_cast<uint64_t>(n)),
@@ -42,7 +42,7 @@ class Permutation {
  private:
   static constexpr uint64_t kRounds = 6;
 
-  /// A permutation of 0 ... 4^k - 1.
+  /// Six rounds: a permutation of 0 ... 4^k - 1.
   uint64_t feistel(uint64_t x) const {
     uint64_t left = x >> half_, right = x & mask_;
     for (uint64_t round = 0; round < kRounds; ++round) {

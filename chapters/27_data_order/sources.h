@@ -1,10 +1,10 @@
 // Sources of documents: each is a file or a directory of files, with a weight.
 //
-//   --sources web.bin:3,books:1    books is a directory: its *.bin are one source, by name
+//   --sources web.bin:3,books:1    books is a directory: its *.bin, by name, are one source
 //
-// Everything that can be wrong with a file is found before the first step: every file is opened,
-// its index is held against it, and a checksum of its bytes is taken. A run of weeks must not end
-// at step 40,000 because a file was cut off when it was copied.
+// Before the first step every file is opened, compared with its index, and read for a checksum. So
+// a file that is missing or was cut off ends the run then, and not at step 40,000. A token that is
+// not of the vocabulary is found when it is read.
 #pragma once
 
 #include <algorithm>
@@ -67,8 +67,8 @@ inline std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
-/// Whether a file is that of --data, whose last tenth of documents is for validation. They are no
-/// documents of a source.
+/// Whether a file is that of --data. Its last tenth of documents is for validation, and is no part
+/// of a source.
 inline bool is_data(const std::string& file, const RunOptions& run) {
   return resolved(file) == resolved(run.data);
 }
@@ -78,7 +78,7 @@ inline std::string content_of(const std::vector<std::string>& files, const RunOp
                               std::optional<int64_t> end_of_text) {
   Checksum sum;
   for (const std::string& file : files) {
-    InputFile(file, "--sources");  // there is one to read
+    InputFile(file, "--sources");  // throws if it cannot be read
     const std::string index = DocumentFile::index_of(file);
     const bool indexed = !end_of_text && index != file && std::filesystem::exists(index);
     const std::string all =
