@@ -1,8 +1,9 @@
-// --async: a save does not hold up training. At the end of a step each rank copies what it has of
-// the checkpoint, and a thread writes the copy to the disk during the next steps.
+// --async: training waits only for a copy. At the end of a step each rank copies its part of the
+// checkpoint, and a thread writes the copy to the disk during the next steps.
 //
-// The thread never communicates. At the end of each later step ranks vote. When all have written,
-// they tell rank 0 their checksums, and its thread makes the files the checkpoint.
+// The thread never communicates. After the copy, and at the end of each later step, ranks vote.
+// When all have written, ranks send their checksums to rank 0, and a thread of rank 0 commits: it
+// makes the files the checkpoint.
 #pragma once
 
 #include <chrono>
@@ -42,10 +43,10 @@ struct AsyncOptions {
   }
 };
 
-/// The copy of all tensors that a checkpoint needs of this rank.
+/// The copy of all tensors that this rank adds to a checkpoint.
 class Staging {
  public:
-  /// Takes no memory without --async. With a device the copy lies in memory shared with the host.
+  /// Takes no memory without --async. With a GPU the copy lies in memory that the host reads, too.
   Staging(Arena& arena, const AsyncOptions& o, const Flat& params,
           const std::vector<NamedTensor>& optim) {
     if (!o.async) return;
@@ -83,15 +84,16 @@ class Staging {
   std::vector<NamedTensor> optim_;
 };
 
-/// Saves in the background, one checkpoint at a time. Without --async it saves as chapter 10 does.
+/// Saves while training goes on, one checkpoint at a time. Without --async it saves as chapter 10
+/// does.
 class AsyncSave {
  public:
   AsyncSave(RunLog& log, const Staging& staging) : log_(log), staging_(staging) {
     log.record_beside(beside_, spans_);
   }
 
-  /// Copies the state after `steps` steps, and lets a thread write it. If the thread still writes
-  /// the save before, training waits for it, and says how long.
+  /// Copies the state after `steps` steps, and lets a thread write the copy. If the previous save
+  /// is not done, it first waits for that one, and says how long.
   void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
     if (!staging_) return log_.save(state, steps);
     int64_t begin = now_ns();
@@ -111,8 +113,9 @@ class AsyncSave {
     start([this, staged] { save_->write(Ctx{}, staged); });
   }
 
-  /// At the end of every step: ranks vote whether all have written. The run ends here if one of
-  /// them could not. After the last step it waits for the threads.
+  /// At the end of every step: ranks vote whether their threads are done, first with writing, then
+  /// with the commit. If a rank could not write, the run ends here. After the last step there is no
+  /// vote: it waits for the threads.
   void end_step(int64_t step) {
     if (!save_) return;
     if (log_.is_last(step)) return finish();
@@ -125,7 +128,7 @@ class AsyncSave {
   }
 
  private:
-  /// Lets the thread do its next part.
+  /// Lets a thread do the next part of the save.
   template <class Part>
   void start(Part part) {
     thread_ = std::async(std::launch::async, [this, part] {
@@ -134,15 +137,15 @@ class AsyncSave {
       span_ = {is_written_ ? "publish" : "write", begin, now_ns()};
     });
   }
-  /// Waits for the thread.
+  /// Waits for the thread, and counts the time.
   void join() {
     const int64_t begin = now_ns();
     thread_.get();
     wait_ns_ += now_ns() - begin;
     spans_.push_back(span_);
   }
-  /// All have written. Rank 0 learns the checksums, and whether a rank has found a NaN. Its thread
-  /// makes the files the checkpoint; the threads of other ranks have nothing to do.
+  /// All have written, or one has failed. Rank 0 learns checksums, errors, and whether a rank has
+  /// found a NaN. A thread of rank 0 then commits; those of other ranks have nothing to do.
   void agree() {
     join();
     const int64_t begin = now_ns();
@@ -163,13 +166,13 @@ class AsyncSave {
 
   RunLog& log_;
   const Staging& staging_;
-  Ctx beside_;  ///< of the thread's row in the timeline
+  Ctx beside_;  ///< gives the thread a row in the timeline
   std::vector<Event> spans_;
   Event span_{};
   std::unique_ptr<CheckpointSave> save_;  ///< under way; null: none
-  bool is_written_ = false;               ///< by all ranks
+  bool is_written_ = false;               ///< all ranks have written; what is left is the commit
   int64_t steps_ = 0, wait_ns_ = 0;
-  std::future<void> thread_;  ///< last, so that it ends first
+  std::future<void> thread_;  ///< last member: it is waited for before the others are gone
 };
 
 }  // namespace ladder

@@ -1,5 +1,5 @@
-// 28_async_checkpoint: chapter 10, whose ranks write a checkpoint while training goes on, from a
-// copy that they take between two steps.
+// 28_async_checkpoint: chapter 10 with checkpoints that ranks write while training goes on. Each
+// rank takes a copy between two steps, and a thread writes the copy.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -102,7 +102,7 @@ struct Memory {
   const GptTensors& w = params.view();  // the model, as far as it is gathered
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
-  // What is saved, once more: a thread writes the copy.
+  // A copy of what is saved. A thread writes it while training changes the original.
   Staging staging{arena, o.async, weights.master, optimizer.tensors()};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share

@@ -1,5 +1,5 @@
-// The tokenizer of a run (--tokenizer), the file that keeps its text as tokens, and the bytes that
-// the targets of a loss stand for.
+// The tokenizer of a run (--tokenizer), the file in which the tokens of its text are kept, and the
+// number of bytes that the targets of a loss stand for.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,45 @@ namespace ladder {
 struct GptConfig;
 struct RunOptions;
 
-/// A tokenizer, and what a run wants to know of it.
+/// A tokenizer, with what a run needs to know about it.
 struct RunTokenizer {
   std::string path;  ///< what it was read from
   Tokenizer tokenizer;
   std::string hash;                                   ///< fingerprint()
-  std::shared_ptr<const std::vector<int32_t>> bytes;  ///< token_bytes()
+  std::shared_ptr<const std::vector<int32_t>> bytes;  ///< of each token: token_bytes()
 };
 
-/// The tokenizer in `path`; if that is empty, the one that stands beside the weights in the
-/// directory `load`. null: there is none in `load`.
-/// @throws UserError if a tokenizer cannot be read, or if the one beside the weights is another
+/// The tokenizer in `path`. If `path` is empty, the one beside the weights in the directory `load`;
+/// null if there is none.
+/// @throws UserError if a tokenizer cannot be read, or if `load` has another one than `path`
 std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
                                                    const std::string& load);
 
-/// A text as a file of tokens.
+/// A file with the tokens of a text.
 struct KeptTokens {
   std::string path;
-  int64_t width = 0;  ///< bytes of each
+  int64_t width = 0;  ///< bytes of each token in the file
 };
 
-/// Encodes `text` and keeps its tokens in a folder for that: LADDER_CACHE of the environment, or
-/// else `ladder` in XDG_CACHE_HOME or ~/.cache. A later run takes them if the text in this file and
-/// the tokenizer are equal. If several processes of a machine want the tokens, one of them writes
-/// them, and the others wait. Tokens of a text that has changed since go, and stderr says so.
-/// @param says whether stderr is told that a text is encoded @throws UserError
+/// Encodes the file `text`, unless its tokens are kept already. They are kept in the folder that
+/// LADDER_CACHE of the environment names, or else in `ladder` in XDG_CACHE_HOME or ~/.cache. Kept
+/// tokens are used again if text and tokenizer have the same hashes. If the text has changed, its
+/// old tokens are removed. If several processes of a machine want the tokens, one of them writes
+/// them, and the others wait.
+/// @param says whether stderr says that a text is encoded
+/// @throws UserError
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
                        bool says);
 
-/// Tokens and where they come from, for the screen.
+/// A line for the screen: the vocabulary, its tokenizer, and the file that --data is read from.
 std::string tokens_text(const RunOptions& options);
 
-/// What counts the targets that losses are means over.
+/// Counts the targets of a loss, and their bytes.
 struct LossTargets {
-  std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of its whole batch
+  std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of the step's whole batch
   std::function<TargetCount()> of_validation;
 };
-/// The targets of the sequences that Text draws.
+/// Counts those of the sequences that Text draws. With documents the bytes are not known.
 LossTargets targets_of(const RunOptions& options, const GptConfig& gpt);
 
 }  // namespace ladder

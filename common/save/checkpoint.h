@@ -1,10 +1,10 @@
 // Checkpoints: everything that a run needs to go on. All its ranks write and read them together.
-// common/save/directory.h says where the files are, and why there is a whole checkpoint at any
-// moment.
+// common/save/directory.h says where the files are, and why a whole checkpoint is there at any
+// moment after the first save.
 //
-// The files do not depend on how a run is spread over ranks. Their layout is known before they are
-// written, so each rank writes its own bytes into the same files. To rank 0 go only checksums and
-// votes.
+// The files do not depend on how a run is spread over ranks. It is known before the first write
+// where each byte belongs, so each rank writes its own bytes into the same files. Unless
+// rank 0 gathers them, it gets only checksums, errors and names of tensors that are not finite.
 #pragma once
 
 #include <map>
@@ -21,34 +21,35 @@ namespace ladder {
 
 /// How a checkpoint is written.
 struct SaveHow {
-  int64_t file_bytes = 5'000'000'000;  ///< of the tensors in a file of weights: --shard-mb
+  int64_t file_bytes = 5'000'000'000;  ///< most bytes of tensors in a file of weights: --shard-mb
   bool gather = false;                 ///< rank 0 writes what the others send it
 };
 
-/// A checkpoint that is being written, in three parts. Ranks need each other only in agree(). What
-/// fails before publish() has returned is kept in error().
+/// A save in three calls: write(), agree(), publish(). Ranks need each other only in agree(). What
+/// fails in any of them is kept in error().
 class CheckpointSave {
  public:
-  /// What the next step needs beside tensors is read here, on rank 0.
+  /// Reads, on rank 0, all of the state that is not tensors.
   /// @param steps how many steps are done
   CheckpointSave(SaveDirectory& dir, const TrainingState& state, int64_t steps, SaveHow how = {});
 
-  /// Writes this rank's bytes to the disk. May run in a thread, with a copy of the tensors, unless
-  /// they are gathered.
+  /// Writes this rank's bytes to the disk. Unless rank 0 gathers them, it may run in a thread, on a
+  /// copy of the tensors.
   void write(const Ctx& ctx, const TrainingState& state);
 
-  /// All ranks of `comm` call it when they have written: rank 0 learns what they have to say.
+  /// All ranks of `comm` call it after write(). Rank 0 learns checksums, errors and what is not
+  /// finite.
   /// @param comm null: there is only this rank
   void agree(Comm* comm);
 
-  /// On rank 0: if all is well, makes this the checkpoint. Nothing on other ranks. May run in a
-  /// thread.
+  /// On rank 0: commits, unless there is an error or a number that is not finite. Does nothing on
+  /// other ranks. May run in a thread.
   void publish();
 
-  /// What this rank wrote; also its error until agree().
+  /// What this rank wrote.
   const Written& written() const { return written_; }
-  /// Why a disk has refused; on rank 0, from agree() on, of all ranks. The previous checkpoint is
-  /// then whole.
+  /// Why the disk of this rank has refused; empty: it has not. On rank 0, from agree() on, that of
+  /// any rank. The previous checkpoint is then whole.
   const std::string& error() const { return written_.error; }
   /// On rank 0, why nothing is saved: "transformer.wte.weight holds a NaN or an infinity". Such a
   /// checkpoint is not committed, because the previous one is worth more.
@@ -64,21 +65,22 @@ class CheckpointSave {
   SaveHow how_;
   std::optional<Generation> generation_;  ///< on rank 0
   Manifest manifest_;
-  std::map<std::string, std::string> texts_;  ///< what the other files will hold, by name
+  std::map<std::string, std::string> texts_;  ///< files without tensors: name -> content
   Written written_;
   std::string why_not_;
 };
 
-/// All of it. All ranks of state.comm call it.
+/// Saves with the three calls of CheckpointSave. All ranks of state.comm call it.
 /// @return on rank 0, why_not(). Other ranks get an empty text
 /// @throws UserError on rank 0 if the disk of some rank refuses
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
                             int64_t steps, SaveHow how = {});
 
 /// Reads what save_checkpoint wrote. Every rank reads the parts that it holds. If the checkpoint
-/// has a state that `state` does not name, because another chapter wrote it, that state is skipped,
-/// and stderr says so. A path without a checkpoint goes to load_weights (common/hf/weights.h); the
-/// rest of `state` then stays as it is. Padding becomes zero.
+/// has a state that `state` does not name, because another chapter wrote it, that state is skipped.
+/// A needed state that the checkpoint lacks is an error; any other stays as it is. stderr says what
+/// was skipped and what was lacking. If `path` holds no checkpoint, load_weights
+/// (common/hf/weights.h) reads weights alone. Padding becomes zero.
 /// @return how many steps are done
 /// @throws UserError if anything is missing, damaged, or of another model or optimizer; no tensor
 /// is then changed

@@ -3,31 +3,31 @@
 //   current -> generation-200.4711                  one rename of this link is the switch
 //   generation-200.4711/checkpoint.json             the manifest (common/save/manifest.h)
 //                       optimizer.safetensors
-//                       model.safetensors           these two Hugging Face's GPT-2 reads
-//                       config.json
-//                       tokenizer.json           } of a run with a tokenizer
+//                       model.safetensors        } Hugging Face's from_pretrained() reads these
+//                       config.json              } two
+//                       tokenizer.json           } only if the run has a tokenizer
 //                       tokenizer_config.json    }
-//   model.safetensors -> current/model.safetensors  where its from_pretrained() looks for them
-//   config.json -> current/config.json              and so the tokenizer's two
+//   model.safetensors -> current/model.safetensors  from_pretrained() looks for them here
+//   config.json -> current/config.json              and for the two files of the tokenizer
 //
-// Large weights lie in several files, which model.safetensors.index.json lists. Each has such a
-// link (common/hf/file_names.h).
+// Large weights lie in several files, which model.safetensors.index.json lists. All of these files
+// have links, too (common/hf/file_names.h).
 //
-// A save fills a directory of its own, a generation, and writes it to the disk. Then it switches
-// `current` to it, and then it removes the oldest of the generations that are too many (--keep). So
-// `current` names a whole checkpoint, wherever a save is interrupted. Leftovers are removed when a
-// program saves there again.
+// A save fills a directory of its own, a generation, and brings it to the disk. Then it commits:
+// one rename makes `current` name the generation. Last it removes the oldest of the generations
+// that are too many (--keep). So `current` names a whole checkpoint, wherever a save is
+// interrupted. What an interrupted save has left is removed when a program saves there again.
 //
-// All ranks know the name of a generation before there is one: its step, and a number that rank 0
-// has drawn for the run. So each of them creates what is missing, and nobody waits. Rank 0 alone
-// commits. Until then the link that becomes `current` lies in the generation: whoever finds it
-// there knows that the generation was never committed.
+// A generation's name has the number of steps done and a number that rank 0 draws once a run. So
+// all ranks know the name before the directory exists, each rank creates what is missing, and
+// nobody waits. Rank 0 alone commits. Until then the link that becomes `current` lies in the
+// generation: if it is found there, the generation was never committed.
 //
 // Only one program at a time may use the directory: a lock keeps a second one out. The lock ends
-// with its program, however the program ends. If a file system has no locks, files of others are
-// never removed, and a save fails if it finds another program's checkpoint in place of its own.
+// with its program, however the program ends. On a file system without locks, files of other
+// programs are never removed, and a save fails if another program has committed there meanwhile.
 //
-// Only names of the forms above are ever removed.
+// Only files with names as above are ever removed.
 #pragma once
 
 #include <filesystem>
@@ -72,22 +72,24 @@ std::string current_generation(const std::filesystem::path& dir);
 
 class SaveDirectory {
  public:
-  /// On rank 0. Creates the directory, takes the lock and tries to write, so that a run does not
-  /// fail only at its end. Removes generations that killed programs have left, which stderr is
-  /// told: they would take the room of the next. Nothing where the file system has no locks.
+  /// On rank 0. Creates the directory, takes the lock and tries to write, so that a run that cannot
+  /// save fails at its start. Removes generations that killed programs have left, which take room
+  /// on the disk, and stderr says so. On a file system without locks it removes none.
   /// @param keep how many checkpoints stay, at least 1
   /// @throws UserError if nothing can be written there; and as current_generation() does
   explicit SaveDirectory(const std::string& dir, int64_t keep = 1);
-  /// On the other ranks: where rank 0 has the directory.
+  /// On the other ranks.
+  /// @param run rank 0's run()
   SaveDirectory(const std::string& dir, uint32_t run, int64_t keep)
       : path_(dir), run_(run), keep_(keep) {}
   SaveDirectory(const SaveDirectory&) = delete;
   SaveDirectory& operator=(const SaveDirectory&) = delete;
-  /// A directory that it has created goes again if nothing has been saved.
+  /// Removes a directory that it has created, if nothing has been saved in it.
   ~SaveDirectory();
 
+  /// The number in the names of this run's generations.
   uint32_t run() const { return run_; }
-  /// The directory of the generation of this step.
+  /// The directory of the generation after `steps` steps.
   std::filesystem::path generation(int64_t steps) const;
 
  private:
@@ -97,25 +99,25 @@ class SaveDirectory {
   void remove_stale_links() const;
 
   std::filesystem::path path_;
-  uint32_t run_ = 0;  ///< in the names of this run's generations
+  uint32_t run_ = 0;
   int64_t keep_;
-  Descriptor fd_;  ///< of the directory, which holds the lock
+  Descriptor fd_;  ///< of the directory; it holds the lock
   bool created_ = false;
-  bool locked_ = false;  ///< not where the file system has no locks
+  bool locked_ = false;  ///< false: the file system has no locks
   std::vector<std::string>
       kept_;  ///< generations that may be removed, oldest first; then `current`
 };
 
 /// Opens the directory on all ranks. All ranks call it.
-/// @param dir on each rank, how it names the directory
-/// @param shared whether each rank will write there
+/// @param dir the directory's path on this rank
+/// @param shared whether every rank will write there
 /// @param comm null: there is only this rank
 /// @throws UserError on rank 0 if it cannot be used, or if some rank does not see it
 std::unique_ptr<SaveDirectory> open_save_directory(const std::string& dir, int64_t keep,
                                                    bool shared, Comm* comm);
 
-/// A checkpoint that is being written, on rank 0. Unless publish() succeeds, all of it is removed
-/// with this object: on a full disk, it would only take room from the next try.
+/// A checkpoint that is being written, on rank 0. If it was not committed, its files are removed
+/// when this object ends: on a full disk they would take room from the next try.
 class Generation {
  public:
   Generation(SaveDirectory& home, int64_t steps);
@@ -127,9 +129,9 @@ class Generation {
   std::string file(const char* name) const { return (path_ / name).string(); }
   /// @throws UserError
   void create() const;
-  /// Makes its files, which are all on the disk, the checkpoint. Removes older ones that are too
-  /// many.
-  /// @throws UserError; the previous checkpoint is then whole
+  /// Commits: makes its files, whose content is on the disk, the checkpoint. Removes older
+  /// generations that are too many.
+  /// @throws UserError; a whole checkpoint, the previous one or this one, is then there
   void publish();
 
  private:

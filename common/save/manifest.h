@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-/// No run has more steps, updates or other counts than this. It is far below overflow.
+/// The largest count of steps, updates or anything else. It is far below overflow.
 inline constexpr int64_t kMaxCount = int64_t{1} << 40;
 
 /// A count in a state. @throws UserError unless it is a whole number from 0 to kMaxCount
@@ -21,9 +21,9 @@ int64_t count_in(const nlohmann::json& value);
 
 /// What checkpoint.json says.
 struct Manifest {
-  nlohmann::json model;                       ///< sizes, as sizes_of() gives them
+  nlohmann::json model;                       ///< sizes_of()
   nlohmann::json state;                       ///< "step", and states of the chapter
-  std::map<std::string, FileSum> files = {};  ///< of weights and of the optimizer, by name
+  std::map<std::string, FileSum> files = {};  ///< bytes and checksums of the files with tensors
 
   /// How many steps are done.
   int64_t steps() const;
@@ -32,10 +32,10 @@ struct Manifest {
   static nlohmann::json sizes_of(const GptConfig& config);
   /// In what two of them differ, for a message.
   static std::string difference(const nlohmann::json& there, const nlohmann::json& here);
-  /// The path in the directory that has a checkpoint's files: see checkpoint_in().
+  /// The manifest's path. All `generation`s here are directories as checkpoint_in() returns them.
   static std::filesystem::path path_in(const std::filesystem::path& generation);
 
-  /// @throws UserError that names the file if it cannot be read, or if write() did not write it so
+  /// @throws UserError that names the file if it cannot be read, or is not as write() left it
   static Manifest read(const std::filesystem::path& generation);
   /// The manifest of the checkpoint in a directory of --save; nothing if there is none. @throws as
   /// read()

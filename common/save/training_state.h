@@ -1,4 +1,4 @@
-// TrainingState: everything that a run needs to go on.
+// TrainingState: everything that a run needs to go on, and that a checkpoint holds.
 #pragma once
 
 #include <functional>
@@ -21,19 +21,19 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// What the next step depends on beside tensors: one object of the program.
+/// A state of one object that is no tensor, and that the next step depends on.
 struct NamedState {
   std::string name;  ///< "loss_scale"
   std::function<nlohmann::json()> get;
   /// May throw nlohmann::json::exception, or UserError.
   std::function<void(const nlohmann::json&)> set;
-  /// Whether a checkpoint without this state is refused. If not, the object stays as it is, and
-  /// stderr says so. This happens when a branch goes on from a checkpoint of the trunk, which does
-  /// not know the state.
+  /// Whether a checkpoint without this state is refused. If false, the object stays as it is, and
+  /// stderr says so: a branch may go on from a checkpoint of the trunk, which lacks the state.
   bool needed = false;
 };
 
-/// The state of an object that has state() and set_state(). The object may have needs_state().
+/// The state of an object that has state() and set_state(). If the object has needs_state(), that
+/// says whether the state is needed.
 template <class T>
 NamedState named_state(std::string name, T& object) {
   NamedState named{.name = std::move(name),
@@ -43,10 +43,9 @@ NamedState named_state(std::string name, T& object) {
   return named;
 }
 
-/// Everything that a checkpoint holds.
 struct TrainingState {
   const GptConfig& gpt;
-  const ParamLayout& layout;  ///< of the optimizer's tensors: a shard, or the whole model
+  const ParamLayout& layout;  ///< of `params` and the optimizer's tensors: a shard or all of them
   Flat params;                ///< F32
   std::vector<NamedTensor> optim;
   std::vector<NamedState> others = {};
