@@ -92,7 +92,8 @@ void for_leaves(const ExpertRows& rows, int64_t e, int chunks, F&& f) {
   }
 }
 
-/// expert_rows for tables that compute on the host. It sorts by counting.
+/// expert_rows for tables that compute on the host. It sorts by counting. Experts are checked
+/// before. expert (B,T,k)
 inline void sort_by_expert(const ExpertRows& rows, const Tensor& expert, int64_t capacity) {
   const int64_t B = expert.dim(0), pairs = expert.dim(1) * expert.dim(2);
   const auto E = static_cast<size_t>(rows.offsets.size() - 1);

@@ -46,7 +46,7 @@ struct ChunkSum {
   }
   void end() { tree.end(k, GA); }
 
-  /// Adds this rank's chunk of section s for this micro-step.
+  /// Adds this rank's chunk of section s for micro-step k. F32 (elements of the chunk)
   void add(const Ctx& ctx, int64_t s, Tensor chunk) const {
     const Tensor sum = shard->section_of(buffers[tree.top()], s);
     if (tree.into() == Into::Write)
@@ -64,7 +64,7 @@ struct ChunkSum {
 /// sections.
 class ShardedGrads {
  public:
-  /// @param layout,shard the model, and this rank's chunks of it
+  /// @param layout,shard the parameters of the model, and this rank's chunks of them
   /// @param steps        GA, the micro-steps of a step
   ShardedGrads(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
@@ -87,6 +87,7 @@ class ShardedGrads {
   virtual ~ShardedGrads() = default;
 
   /// Adds what the constructor allocates to a prediction.
+  /// @param layout,shard as the constructor has them, of parameters
   /// @param beside whether the communication stream has a thread
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const ParamLayout& shard,
                         const AccumulateOptions& options, int64_t steps, bool beside) {
@@ -162,6 +163,7 @@ class ShardedGrads {
 /// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
 /// an all-gather of weights, each section over the ranks that have chunks of it. Of the reductions
 /// that load all ranks alike.
+/// @param layout of parameters; grads() is that of their gradients
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {
   if (!options.is_even()) return std::nullopt;

@@ -59,7 +59,8 @@ struct OwnTokens {
   }
   /// The tokens of run i. leaf() only cuts into equal parts here.
   Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
-  /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them.
+  /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them,
+  /// the early run first.
   Range tokens(int i) const { return run(runs_of(rank)[static_cast<size_t>(i)]); }
   Range rows(int i) const {
     const int64_t first = tokens(0).size();
@@ -70,6 +71,7 @@ struct OwnTokens {
     return {T, {tokens(0).begin, tokens(1).begin}, first};
   }
   /// How many pairs of a query of this rank and one of these keys count: the query sees the key.
+  /// `keys` are tokens of the whole sequence. The number is that of one head.
   int64_t pairs(Range keys) const {
     int64_t sum = 0;
     for (const int i : {0, 1})

@@ -64,7 +64,7 @@ class PieceAttention : public SharedAttention {
     count_pairs(ctx, /*back=*/false, s.NH, s.own.pairs(keys));
     ctx.kernels->attention_piece_forward(ctx, to.o, to.m, to.l, q_, kv, s.own.place(keys.begin));
   }
-  /// Adds the terms of the same pairs to dq and dkv.
+  /// dq of this rank's queries and dkv of `keys`, from the same pairs. It writes and does not add.
   void backward_piece(const Ctx& ctx, const Tensor& dq, const Tensor& dkv, const AttnGrads& d,
                       const AttnSaved& saved, const Tensor& kv, Range keys) {
     const Span span(ctx, "attention_piece_backward");

@@ -106,21 +106,24 @@ class RingAttention : public PieceAttention {
   void show(RunLog& log) override { stream_.show(log); }
   int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
 
-  /// How many buffers the rank that needs most takes, for what waits and for the next one.
+  /// How many buffers the rank that needs most takes, for what waits and for the next one. The
+  /// first is for a tree of 2 cp runs, the second for a tree of cp ranks.
   static int64_t partial_softmaxes(const ContextShape& s) { return s.own.cp + 1; }
   static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 
  private:
   /// The rank `step` places further along the ring. In step n, a rank has the keys of rank(-n).
   int64_t rank(int64_t step) const { return (s.own.rank + step + s.own.cp) % s.own.cp; }
+  /// The number of the early (0) or late (1) run of the keys of this step.
   int64_t run_at(int64_t step, int i) const {
     return s.own.runs_of(rank(-step))[static_cast<size_t>(i)];
   }
-  /// The early (0) or late (1) run of the keys of this step.
+  /// The keys and values of that run.
   Tensor keys(int64_t step, int i) const { return rows_of(kv_[at(step)], s.own.rows(i)); }
   static size_t at(int64_t step) { return static_cast<size_t>(step % 2); }
 
-  /// Sends the keys of this step to the next rank, while those of the next step arrive.
+  /// Sends the keys of this step to the next rank, while those of the next step arrive. After the
+  /// last step nobody needs them.
   Pending pass_on(int64_t step) {
     if (step + 1 == s.own.cp) return {};
     return exchange("ring_keys", kv_[at(step)], rank(1), kv_[at(step + 1)], rank(-1));

@@ -1,8 +1,9 @@
 // --balance-loss, --z-loss, --bias-rate: keep a router from giving all tokens to a few experts.
 //
 //   --balance-loss a   loss += a / B sum_b sum_e f_e P_e. In sequence b f_e = load_e E / (k T) is
-//                      the load of expert e divided by the mean load, and P_e is its mean score
-//                      divided by that of all. Only P has a gradient (arXiv 2101.03961)
+//                      the load of expert e divided by the mean load, and P_e is the mean over
+//                      tokens of its score divided by the sum of the token's scores. Only P has a
+//                      gradient (arXiv 2101.03961)
 //   --z-loss b         loss += b / B sum_b mean_t (log sum_e exp logit_e)^2: logits stay small
 //                      (arXiv 2202.08906)
 //   --bias-rate u      after a step bias_e += u sign(mean load - load_e), with loads of the whole
@@ -96,7 +97,8 @@ class Balance {
     measured_.push_back(sum);
   }
 
-  /// Once the weights are updated: moves the biases by the load of count().
+  /// Once the weights are updated: moves each bias by bias_rate, up or down, or not at all. The
+  /// load is that which count() has read last.
   void update() const {
     if (options_.bias_rate == 0) return;
     const std::vector<Load>& step = loads_.back();

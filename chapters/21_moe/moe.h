@@ -85,7 +85,8 @@ inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const R
 
 // ---- dispatch: tokens go to the rows of their experts -------------------------------------------
 
-/// s.inp (M,C) = inp (B,T,C) of the token in each row.
+/// Fills s.rows. Then s.inp (M,C) = inp (B,T,C) of the token in each row.
+/// @param capacity tokens of a sequence that an expert takes; 0: all
 inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, Tensor inp, int64_t capacity) {
   const Span span(ctx, "dispatch_forward");
   ctx.kernels->expert_rows(ctx, s.rows, s.chosen.expert, capacity);
@@ -96,7 +97,7 @@ inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, Tensor inp) 
   const Span span(ctx, "dispatch_recompute");
   ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
-/// dinp (B,T,C) = the sum of s.drows over a token's experts.
+/// dinp (B,T,C) = the sum of s.drows over a token's experts. They are weighed already.
 inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) {
   const Span span(ctx, "dispatch_backward");
   ctx.kernels->combine_forward(ctx, dinp, s.drows, s.rows, s.chosen.expert, {});
@@ -104,7 +105,7 @@ inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) 
 
 // ---- experts: each on its own rows --------------------------------------------------------------
 
-/// a.out = SwiGLU of a.inp.
+/// a.out = the experts' MLPs of a.inp: fc, SwiGLU, proj. Backward needs a.fc and a.act, too.
 inline void experts_forward(const Ctx& ctx, const ExpertActs& a, const ExpertTensors& params) {
   const Span span(ctx, "experts_forward");
   const ExpertActs s = filled(ctx, a);

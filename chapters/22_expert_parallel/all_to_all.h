@@ -12,7 +12,8 @@
 namespace ladder {
 
 /// Tells rank i that `out[i]` rows will go to it, and hears the same from each rank.
-/// @return where the rows of each rank begin among all that will arrive, and then their number
+/// @return size + 1 numbers: where the rows of each rank begin among all that will arrive, from 0
+/// on, and then their number
 inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> out) {
   std::vector<int32_t> in(out.size()), begin(out.size() + 1);
   const auto tensor = [](std::vector<int32_t>& x) {
@@ -24,8 +25,8 @@ inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> ou
 }
 
 /// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, and
-/// such rows of `arriving` come from rank i. Each of the two tensors has its own `begin`. arriving,
-/// leaving (rows,N)
+/// such rows of `arriving` come from rank i. Each of the two tensors has its own `begin`. Rows
+/// behind the last begin are not touched. arriving, leaving (rows,N)
 inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_t> arriving_begin,
                             Tensor leaving, std::span<const int32_t> leaving_begin) {
   const auto part = [](Tensor x, std::span<const int32_t> begin, int rank) {

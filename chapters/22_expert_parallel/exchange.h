@@ -160,7 +160,8 @@ class Exchange {
   int32_t owner_of(int32_t expert) const { return static_cast<int32_t>(expert / s.own.E); }
 
   /// taken_ = the choices of tokens, without those that a full expert drops; peer (n,T,w) = the
-  /// owners of what each token takes, each once. Both ascend, since a token's choices do.
+  /// owners of what each token takes, each once. Both ascend, since a token's choices do. What is
+  /// left of both is kElsewhere. expert (n,T,k)
   void take(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
     int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();
@@ -179,7 +180,7 @@ class Exchange {
     }
   }
   /// For each row that leaves: its token, and which experts of its owner the token takes, numbered
-  /// from the owner's first.
+  /// from the owner's first. A choice keeps its place among the token's k.
   void write_choices(const Travelers& sent) const {
     for (int64_t owner = 0; owner < s.ep; ++owner)
       for (int64_t row = sent.begins()[static_cast<size_t>(owner)];
@@ -211,6 +212,7 @@ class Exchange {
       }
   }
   /// Packs rows of `from` into `leaving`, exchanges them, and adds up in `to` what is `arriving`.
+  /// from, to: a row of N numbers for each token of their side
   void travel(const Ctx& ctx, Tensor to, const Travelers& to_rows, Tensor arriving, Tensor from,
               const Travelers& from_rows, Tensor leaving) {
     // The memory is F32 and has columns for the widest rows. These rows may be narrower.

@@ -173,6 +173,8 @@ struct Pairs {
   }
 };
 
+/// dout, out: of the first of the group's r heads; lse (r,Tq). A query sees the keys up to its own
+/// token. Other pairs are 0.
 template <class Real>
 Pairs<Real> pairs_of(const Group<Real>& group, HeadRows<Real> dout, HeadRows<Real> out,
                      const Real* lse) {
@@ -207,7 +209,8 @@ Row<Real> dq_of(const Group<Real>& group, const Pairs<Real>& pairs, int64_t head
   return sum.total(empty_sum<Real>(group.HS));
 }
 
-/// sum_t weights[t,u] x_t for one key u: dk or dv. A tree over folded leaves of queries.
+/// sum_t weights[t,u] x_t for one key u, over all heads of the group: dk or dv. A tree over folded
+/// leaves of queries. weights (r,Tq,Tk)
 template <class Real>
 Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
                        const std::vector<Real>& weights, HeadRows<Real> x, int64_t key) {

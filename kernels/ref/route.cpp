@@ -60,7 +60,8 @@ Real share(int32_t load, const RouteShape& s) {
   return static_cast<Real>(load) * static_cast<Real>(s.E) / static_cast<Real>(s.k * s.T);
 }
 
-/// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E)
+/// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E), that of
+/// the token's sequence
 template <class Real>
 void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const Real* scores,
                     const int32_t* load, const RouteShape& s, const RouteRule& rule, Real balance) {
