@@ -3,7 +3,8 @@ a mutant fails at its own gate first. The reference of an extension is not in th
 
   python3 -m engine.selftest BUILD NN [--every-mutant]     in the folder labs/; its targets are built
 
-A mutant takes some seconds to compile: without the flag one for each gate that has any.
+A mutant takes some seconds to compile: without the flag only the first and the last are compiled. Of
+all others it is still held that they fit the tree.
 """
 
 import sys
@@ -41,12 +42,10 @@ def faults_of(lab, build, every_mutant):
     mutants = lab.mutants()
     if not 3 <= len(mutants) <= 12:
         yield f"{len(mutants)} mutants; 3 to 12 are wanted"
-    seen = set()
     for mutant in mutants:
         texts = mutated(lab, mutant)  # refused if the lab's files have changed
-        if every_mutant or mutant.gate not in seen:
+        if every_mutant or mutant in (mutants[0], mutants[-1]):
             yield from faults_of_mutant(lab, build, mutant, texts)
-        seen.add(mutant.gate)
 
 
 def faults_of_reference(lab, build):
