@@ -50,7 +50,7 @@ struct PackOptions {
     line.group("26_packing");
     line.add("--documents", documents,
              "--data holds documents, which end where its .idx or --end-of-text says; --batch "
-             "counts bundles: packed rows, or as many unpacked ones");
+             "counts bundles: the documents of a packed row, also where each has its own row");
     line.add("--end-of-text", end_of_text, "the token that ends a document",
              {.shown_default = "what the .idx says"});
     line.add("--pack", pack, "first fit decreasing, or greedy: one after the other");
