@@ -4,7 +4,7 @@
 #
 #   scripts/test.sh               the promises of the trunk, chapters 01 to 13, in a release build:
 #                                 gradients, same bits, and bytes as predicted. On two quiet cores
-#                                 some @ minutes. Equal bits are shown once, on the cpu kernels and
+#                                 some four minutes. Equal bits are shown once, on the cpu kernels and
 #                                 the model nano, not again on ref, on tiny, with a tied head, and
 #                                 with the flags of earlier chapters. Branches and negative controls
 #                                 are left to --all
