@@ -1,5 +1,6 @@
 // What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
 // it computes. And what it refuses.
+#include "kernels/cuda/cuda_device.h"
 #include "tests/kernels/cuda/vs_ref.h"
 
 namespace ladder::test {
@@ -53,6 +54,40 @@ TEST_F(CudaLimits, SumsNeedScratch) {
   poor.scratch.shape = {1, 100};
   const Tensor dout = up(host.random({4, 8, 24}));
   EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
+}
+
+/// The threads of all blocks take kOnce weights at once; some have a second turn.
+TEST_F(CudaLimits, Adam8BitOfManyWeights) {
+  constexpr int64_t kOnce = int64_t{512} * 512 * 4, n = kOnce + 203;
+  const AdamStep step{.lr = 0.1F,
+                      .beta1 = 0,
+                      .beta2 = 0,
+                      .eps = 1e-8F,
+                      .weight_decay = 0,
+                      .decoupled = true,
+                      .correction1 = 1,
+                      .correction2 = 1};
+  const Tensor w = up(host.filled({n}, 1)), grad = host.filled({n}, 0.5F);
+  for (int64_t i = kOnce; i < n; ++i) set(grad, i, -0.5F);
+  const Tensor m = up(host.zeros(Dtype::U8, {n})), v = up(host.zeros(Dtype::U8, {n}));
+  const Tensor scales = host.filled({ceil_div(n, kQuantBlock)}, 0);
+  k.adamw8bit_update(ctx, w, m, up(scales), v, up(scales), up(grad), step);
+  const Tensor got = down(w);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) wrong += at(got, i) != (i < kOnce ? 0.9F : 1.1F);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(CudaLimits, TheHostWaitsOnceForOffsets) {
+  const ExpertRows rows{.offsets = share(host.zeros(Dtype::I32, {3})),
+                        .row = up(host.zeros(Dtype::I32, {1, 4, 1})),
+                        .from = up(host.zeros(Dtype::I32, {4}))};
+  const dev::CudaDevice& device = dev::device_of(ctx);
+  k.expert_rows(ctx, rows, up(host.tokens({1, 4, 1}, 2)), 0);
+  EXPECT_TRUE(device.host_lacks_offsets);
+  const Tensor x = up(host.random({4, 8})), w = up(host.random({2, 8, 8}));
+  k.grouped_matmul_forward(ctx, up(host.random({4, 8})), x, w, rows, kLeaves);
+  EXPECT_FALSE(device.host_lacks_offsets);
 }
 
 }  // namespace
