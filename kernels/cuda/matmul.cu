@@ -314,10 +314,9 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
   multiply_linear(ctx, {as_matrix(dinp), as_matrix(dout), w, false, Tensor{}});
 }
 
-/// dw^T (K,N) = inp^T dout. A factor with a transposed copy is read from the copy, because its own
-/// memory may have been written again. The finished sum is added once. If FP8 factors must be
-/// widened in parts, the sum of each part is added. Padding (Ctx::documents) is multiplied, too:
-/// there dout is 0.
+/// dw^T (K,N) = inp^T dout. What has a transposed copy is read from there: others may have written
+/// where it lay. The finished sum is added once, except where FP8 factors must be widened in parts:
+/// then each part's sum is. Padding (Ctx::documents) is multiplied, too: there dout is 0.
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
   const Tensor d = as_matrix(dout), x = as_matrix(inp);

@@ -1,6 +1,5 @@
 // What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
 // it computes. And what it refuses.
-#include "kernels/cuda/cuda_device.h"
 #include "tests/kernels/cuda/vs_ref.h"
 
 namespace ladder::test {
@@ -49,13 +48,6 @@ TEST_F(CudaLimits, HostTensorsAreRefused) {
   EXPECT_THROW(k.scale(Ctx{}, up(a), 2), CheckError);
 }
 
-TEST_F(CudaLimits, SumsNeedScratch) {
-  Ctx poor = ctx;
-  poor.scratch.shape = {1, 100};
-  const Tensor dout = up(host.random({4, 8, 24}));
-  EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
-}
-
 /// The threads of all blocks take kOnce weights at once; some have a second turn.
 TEST_F(CudaLimits, Adam8BitOfManyWeights) {
   constexpr int64_t kOnce = int64_t{512} * 512 * 4, n = kOnce + 203;
@@ -78,16 +70,11 @@ TEST_F(CudaLimits, Adam8BitOfManyWeights) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(CudaLimits, TheHostWaitsOnceForOffsets) {
-  const ExpertRows rows{.offsets = share(host.zeros(Dtype::I32, {3})),
-                        .row = up(host.zeros(Dtype::I32, {1, 4, 1})),
-                        .from = up(host.zeros(Dtype::I32, {4}))};
-  const dev::CudaDevice& device = dev::device_of(ctx);
-  k.expert_rows(ctx, rows, up(host.tokens({1, 4, 1}, 2)), 0);
-  EXPECT_TRUE(device.host_lacks_offsets);
-  const Tensor x = up(host.random({4, 8})), w = up(host.random({2, 8, 8}));
-  k.grouped_matmul_forward(ctx, up(host.random({4, 8})), x, w, rows, kLeaves);
-  EXPECT_FALSE(device.host_lacks_offsets);
+TEST_F(CudaLimits, SumsNeedScratch) {
+  Ctx poor = ctx;
+  poor.scratch.shape = {1, 100};
+  const Tensor dout = up(host.random({4, 8, 24}));
+  EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
 }
 
 }  // namespace
