@@ -252,8 +252,15 @@ std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const Tensor x = gpu.half({B, T, C}), y = gpu.half({M, C}), dy = gpu.half({M, C});
   const Tensor h = gpu.half({M, N}), w = gpu.half({E, N, C}), dw = gpu.full({E, N, C});
   const Tensor dweight = gpu.full({B, T, 2});
+  const Tensor logits = gpu.full({B, T, E}), scores = gpu.full({B, T, E});
+  const Tensor taken = gpu.zeros(Dtype::I32, {B, T, 2}), share = gpu.full({B, T, 2});
+  const Tensor load = gpu.zeros(Dtype::I32, {B, E}), losses = gpu.full({2, B});
   k.expert_rows(ctx, rows, expert, 0);
   return {
+      moves("route_forward", {logits, scores, taken, share},
+            [=, &ctx, &k] {
+              k.route_forward(ctx, taken, share, scores, load, losses, logits, {}, RouteRule{});
+            }),
       moves("expert_rows", {expert, rows.row, rows.from},
             [=, &ctx, &k] { k.expert_rows(ctx, rows, expert, 0); }),
       moves("gather_rows", {y, y}, [=, &ctx, &k] { k.gather_rows(ctx, y, x, rows); }),

@@ -62,7 +62,7 @@ __device__ uint32_t quantize(const Codes& codes, float x) {
   return code == 0 && magnitude > 0 ? 1 : code;
 }
 
-/// Loads four codes, as one word if they are aligned and all there.
+/// Four codes, as one word if they are aligned and all there.
 template <int W>
 __device__ uint32_t load_codes(const uint8_t* from, int64_t count) {
   if (W > 1 && count >= kOwn) return *reinterpret_cast<const uint32_t*>(from);
@@ -80,6 +80,18 @@ __device__ void store_codes(uint8_t* to, uint32_t codes, int64_t count) {
       if (i < count) to[i] = static_cast<uint8_t>(codes >> 8 * i);
 }
 
+/// Four elements of a moment as they lie in memory.
+struct Quantized {
+  uint32_t codes;
+  float scale;
+
+  __device__ Floats<kOwn> wide(const Codes& table) const {
+    Floats<kOwn> x;
+    for (int j = 0; j < kOwn; ++j) x.at[j] = table.value[codes >> 8 * j & 0xFF] * scale;
+    return x;
+  }
+};
+
 /// One of the two moments: its codes (n), and its scales, one per kQuantBlock elements.
 struct Moment {
   uint8_t* codes;
@@ -87,12 +99,8 @@ struct Moment {
 
   /// Elements [i, i + 4). Those past the end, which is `count` away, are 0.
   template <int W>
-  __device__ Floats<kOwn> load(const Codes& table, int64_t i, int64_t count) const {
-    const uint32_t four = load_codes<W>(codes + i, count);
-    const float scale = count > 0 ? scales[i / kQuantBlock] : 0;
-    Floats<kOwn> x;
-    for (int j = 0; j < kOwn; ++j) x.at[j] = table.value[four >> 8 * j & 0xFF] * scale;
-    return x;
+  __device__ Quantized load(int64_t i, int64_t count) const {
+    return {load_codes<W>(codes + i, count), count > 0 ? scales[i / kQuantBlock] : 0};
   }
   /// quantize_block(), by the threads that share the block. x is 0 past the end. NaN does not count
   /// for the scale.
@@ -119,36 +127,51 @@ struct Operands {
   int64_t n;
 };
 
+/// Four neighboring elements of all operands.
+struct Own {
+  Floats<kOwn> w, g;
+  Quantized m, v;
+
+  /// Elements [i, i + 4), or only the first `count` of them. Past the end `count` is not positive.
+  template <int W>
+  static __device__ Own load(const Operands& all, int64_t i, int64_t count) {
+    return {load_part<kOwn, W>(all.param + i, count), load_part<kOwn, W>(all.grad + i, count),
+            all.m.load<W>(i, count), all.v.load<W>(i, count)};
+  }
+  /// The threads of a warp call it together.
+  template <int W>
+  __device__ void update(const Operands& all, const Codes (&codes)[2], const AdamMove& move,
+                         int64_t i, int64_t count) {
+    Floats<kOwn> wide_m = m.wide(codes[0]), wide_v = v.wide(codes[1]);
+    for (int j = 0; j < kOwn; ++j) adam_step(w.at[j], wide_m.at[j], wide_v.at[j], g.at[j], move);
+    store_part<kOwn, W>(all.param + i, w, count);
+    all.m.store<W, true>(codes[0], i, count, wide_m);
+    all.v.store<W, false>(codes[1], i, count, wide_v);
+  }
+};
+
 /// Threads of a block, which has its own tables; and blocks: more than a GPU runs at once.
 constexpr int kUpdateThreads = 512;
-constexpr int64_t kUpdateBlocks = 1024;
+constexpr int64_t kUpdateBlocks = 512;
 
-/// Updates elements [i, i + 4), or only the first `count` of them. Past the end `count` is not
-/// positive: the threads of a warp stay together.
-template <int W>
-__device__ void move_own(const Operands& all, const Codes (&codes)[2], const AdamMove& move,
-                         int64_t i, int64_t count) {
-  Floats<kOwn> w = load_part<kOwn, W>(all.param + i, count);
-  const Floats<kOwn> g = load_part<kOwn, W>(all.grad + i, count);
-  Floats<kOwn> m = all.m.load<W>(codes[0], i, count), v = all.v.load<W>(codes[1], i, count);
-  for (int j = 0; j < kOwn; ++j) adam_step(w.at[j], m.at[j], v.at[j], g.at[j], move);
-  store_part<kOwn, W>(all.param + i, w, count);
-  all.m.store<W, true>(codes[0], i, count, m);
-  all.v.store<W, false>(codes[1], i, count, v);
-}
-
+/// A thread loads its next elements before it computes with those that it has. So memory is busy
+/// while threads compute.
 template <int W>
 __global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamMove move) {
   __shared__ Codes codes[2];
   copy_codes(codes);
-  const int64_t each = thread_count() * kOwn, of_warp = kWarp * kOwn;
-  for (int64_t first = thread_index() / kWarp * of_warp; first < all.n; first += each) {
-    const int64_t i = first + lane_index() * kOwn;
-    if (first + of_warp <= all.n)
-      move_own<W>(all, codes, move, i, kOwn);
-    else
-      move_own<1>(all, codes, move, i, all.n - i);
+  const int64_t of_warp = kWarp * kOwn, whole = all.n / of_warp * of_warp;
+  const int64_t step = thread_count() * kOwn, ahead = lane_index() * kOwn;
+  int64_t first = thread_index() / kWarp * of_warp;
+  Own next{};
+  if (first < whole) next = Own::load<W>(all, first + ahead, kOwn);
+  for (; first < whole; first += step) {
+    Own own = next;
+    if (first + step < whole) next = Own::load<W>(all, first + step + ahead, kOwn);
+    own.update<W>(all, codes, move, first + ahead, kOwn);
   }
+  if (const int64_t i = first + ahead, count = all.n - i; first < all.n)
+    Own::load<1>(all, i, count).update<1>(all, codes, move, i, count);
 }
 
 }  // namespace

@@ -1,26 +1,27 @@
 // What the kernels of causal attention share: who owns what, and where a head's rows lie.
 //
-// The scores of one head are a triangle: a query (row) sees no later key (column). In blocks:
+// The scores of one head are a triangle: a query (row) sees no later key (column). In tiles:
 //
 //     keys      0   32  64  96
-//   queries 0  [\ ]                    A thread block owns some rows (for dk and dv: columns) of
-//          32  [##][\ ]                the triangle, marked o, and walks over the partners of
-//          64  [oo][oo][o\]            these, one block after the other. Two are in shared memory:
-//          96  [##][##][##][\ ]        one in use, the next on its way. Blocks beyond the diagonal
-//                                      are left out, those that it cuts are masked pair by pair.
+//   queries 0  [\ ]                    A thread block owns some rows of the triangle, marked o (for
+//          32  [##][\ ]                dk and dv: columns). It walks over the partners of its rows,
+//          64  [oo][oo][o\]            tile after tile. Two tiles are in shared memory: one in use,
+//          96  [##][##][##][\ ]        the next on its way. Tiles beyond the diagonal are left out.
+//                                      Tiles that it cuts are masked pair by pair.
 //
-// So no sum is shared between thread blocks, none needs atomics, and each has one order: partners
-// ascend; for dk and dv the heads of a group one after the other. Bits depend neither on T nor on
+// So thread blocks share no sum, and no sum needs atomics. Each sum has one order: partners ascend;
+// for dk and dv the heads of a group come one after the other. Its bits depend neither on T nor on
 // what else runs (arXiv 2205.14135, 2307.08691). The other tables cut the keys into chunks, so that
-// ranks can share a sequence; here a sequence is one running softmax, and only a piece of one
-// (attention_pieces.cu) leaves softmaxes to be merged.
+// ranks can share a sequence. Here a sequence is one running softmax. Only pieces of a sequence
+// (attention_pieces.cu) leave softmaxes to be merged.
 //
-// The kernels are written once, over an "engine" that knows how the threads of a block hold a
-// block of numbers and multiply two: Fma with plain multiply-adds (attention_fma.h), Mma with the
-// tensor cores of every GPU from sm_80 on (attention_mma.h), Wgmma with Hopper's
-// (native/attention_wgmma.h). In all, a thread holds the same few rows of everything that its block
-// owns: x(r, c) is the element in row row(r) and column column(c). Those who multiply together are
-// a team: a warp, or four. A product is started and waited for; only Wgmma's runs meanwhile.
+// The kernels are written once, for any "engine". An engine says how the threads of a block hold a
+// tile, and how they multiply two. Fma does so with plain multiply-adds (attention_fma.h), Mma with
+// the tensor cores of every GPU from sm_80 on (attention_mma.h), Wgmma with those of Hopper
+// (native/attention_wgmma.h). In every engine a thread holds the same few rows of all tiles that
+// its block owns: x(r, c) is the element in row row(r) and column column(c). Warps that multiply
+// together are a team: one warp, or four. A kernel starts a product and waits for it later. Only
+// the products of Wgmma run in between.
 #pragma once
 
 #include <algorithm>
@@ -39,13 +40,12 @@ constexpr float kLog2e = std::numbers::log2e_v<float>;
 /// Thread block (x, y, z) of a grid works on head y of sequence z.
 struct Heads {
   int Tq, Tk, NH, HS;
-  int r;      ///< query heads of a group, which share a key and a value head
-  int q_row;  ///< heads in a token's row of queries, and those of a group in it
-  int q_group;
-  int kv_row;  ///< the same where keys and values are; k_first: heads of a group before its key
-  int kv_group, k_first;
-  float scale;  ///< 1 / sqrt(HS)
-  float unit;   ///< scale log2(e): exp(scale S) = 2^(unit S)
+  int r;                 ///< query heads of a group, which share a key and a value head
+  int q_row, q_group;    ///< heads in a token's row of queries, and how many of them are a group's
+  int kv_row, kv_group;  ///< the same where keys and values are
+  int k_first;           ///< heads of a group before its key
+  float scale;           ///< 1 / sqrt(HS)
+  float unit;            ///< scale log2(e): exp(scale S) = 2^(unit S)
   /// Block z works on document z: DocumentBorders::rows. Null: on sequence z.
   const int32_t* documents;
 
@@ -54,10 +54,10 @@ struct Heads {
   __device__ int begin_of(unsigned z) const { return documents[2 * z]; }
 };
 
-/// Some queries after one another: rows [row, row + count).
+/// Queries that follow one another: rows [row, row + count).
 struct QueryRun {
   int row, count;
-  int lead;  ///< tokens from the first key to the first of them
+  int lead;  ///< tokens from the first key to the first query
 };
 
 /// A document is a sequence of its own: its tokens are the queries and the keys.
@@ -67,7 +67,7 @@ inline __device__ void take_document(Heads& heads, QueryRun& run) {
         heads.documents[2 * blockIdx.z + 1] - heads.begin_of(blockIdx.z);
 }
 
-/// Rows of one head, one a token: `width` neighbors each.
+/// Rows of one head. Each token has one, of `width` neighbors.
 template <class T>
 struct Rows {
   T* first;
@@ -105,21 +105,22 @@ __device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, 
   return rows_of(heads, out, heads.Tq, heads.NH, h, run.row, run.count);
 }
 
-/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens). A
-/// document has (NH,L) of them, from its first row on.
+/// The place of query head h's first token among statistics (B,NH,tokens). A document has (NH,L)
+/// statistics, from its first row on.
 inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h) {
   if (heads.documents) return int64_t{heads.begin_of(blockIdx.z)} * heads.NH + int64_t{h} * tokens;
   return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 
-/// exp(x - base), by the instruction for powers of two. Where x is a base, no difference of an x
-/// and the largest is above 0.
+/// exp(x - base), by the instruction for powers of two. If base is the largest x, the result is at
+/// most 1.
 inline __device__ float exp_of_difference(float x, float base) {
   return exp2f((x - base) * kLog2e);
 }
 
-/// How an engine computes exp(S / sqrt(HS) - m). Here a score S is the exponent S / sqrt(HS),
-/// rounded, and so is `base`: the largest weight is 1 exactly, however large the scores.
+/// How an engine computes exp(S / sqrt(HS) - m). Here the exponent of a score S is S / sqrt(HS),
+/// rounded. `base` is rounded in the same way, so the largest weight is exactly 1, however large
+/// the scores are.
 struct NaturalExponents {
   static constexpr float kPerNatural = 1;  ///< exponents of a natural one
   static __device__ float exponent(const Heads& heads, float score) { return score * heads.scale; }
@@ -131,10 +132,10 @@ struct NaturalExponents {
   }
 };
 
-/// Here a score is the exponent unit S of a power of two: one multiply-add and the power. `base`
-/// has been rounded, and the product of the same score has not, so that the largest weight may be a
-/// little over 1; sums of weights share that error. Up to scores of 2^30, where neighbors of a
-/// float are 64 apart, nothing overflows.
+/// Here the exponent is `unit` S, of a power of two: one multiply-add and the power. `base` has
+/// been rounded, and the product inside the multiply-add has not. So the largest weight may be a
+/// little over 1. Sums of weights have the same error. Nothing overflows up to scores of 2^30,
+/// where neighboring floats are 64 apart.
 struct PowersOfTwo {
   static constexpr float kPerNatural = kLog2e;
   static __device__ float exponent(const Heads& heads, float score) { return score * heads.unit; }
@@ -144,20 +145,20 @@ struct PowersOfTwo {
   static __device__ float exp_of_exponent(float x, float base) { return exp2_quick(x - base); }
 };
 
-/// Of an engine whose products are there when they have been started.
+/// Waiting, for an engine whose products are complete as soon as they have been started.
 struct InOrder {
-  /// Until at most the last kPending groups of this thread's copies have not arrived.
+  /// Waits until at most the last kPending groups of this thread's copies are missing.
   template <int kPending>
   static __device__ void wait_for_copies() {
     cp_async_wait<kPending>();
   }
-  /// Until at most the last kPending products that were started are not in `sums`.
+  /// Waits until at most the last kPending products are missing from `sums`.
   template <int kPending, class Part>
   static __device__ void wait(Part& /*sums*/) {}
 };
 
-/// The shared memory of a thread block: what it owns, two stages of two tiles of partners, and
-/// what the engine needs to itself.
+/// The shared memory of a thread block: the tiles that it owns, two stages of two tiles of
+/// partners, and what the engine needs for itself.
 template <class E, int kOwnedTiles>
 class Room {
  public:
@@ -177,7 +178,7 @@ class Room {
   Cell* base_;
 };
 
-/// Some queries and some keys: which of their pairs count?
+/// Some queries and some keys. A pair counts if the query sees the key.
 struct Pairs {
   int first_query, queries;
   int first_key, keys;

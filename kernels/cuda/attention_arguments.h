@@ -1,4 +1,4 @@
-// From tensors to what the kernels of attention are given.
+// Turns tensors into the arguments of attention's kernels.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ inline Heads heads_of(const AttentionPieceShape& s, bool together,
           .documents = documents};
 }
 
-/// Each row of x that no document has becomes 0: it attends to nothing. A block for each row.
+/// Rows of x that belong to no document become 0, as they attend to nothing. A block takes a row.
 static __global__ void clear_padding(uint16_t* x, const int32_t* position, int64_t width) {
   if (position[blockIdx.x] != kPadding) return;
   for (int64_t i = threadIdx.x; i < width; i += blockDim.x) x[blockIdx.x * width + i] = 0;
@@ -50,7 +50,7 @@ inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outpu
   }
 }
 
-/// The queries of a piece; a whole sequence is one run.
+/// The queries of a piece. A whole sequence is one run.
 inline std::array<QueryRun, 2> runs_of(const AttentionPieceShape& s, const AttentionPlace& place) {
   std::array<QueryRun, 2> runs;
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Causal attention, backward: which engine takes it.
+// Causal attention, backward: chooses the engine.
 #include "hopper.h"
 #include "kernels/cuda/attention_backward.h"
 #include "kernels/cuda/attention_engines.h"
@@ -7,8 +7,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// 128 owned rows a block, 64 partners a stage, 16 at a time: two sums, two factors and two scores
-/// in registers.
+/// 128 owned rows a block, 64 partners a stage, 16 at a time. Two sums, two factors and two tiles
+/// of scores lie in registers.
 template <class T, int kHS>
 using BackwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 16>;
 

@@ -1,15 +1,15 @@
 // Causal attention, backward (arXiv 2205.14135, 2307.08691): P = exp(S - lse) is computed again,
-// block by block. dk and dv are sums over queries, dq is a sum over keys; so there are two kernels,
-// in each of which a thread block owns what it sums and walks over the rest, and nobody adds to
-// what another wrote. S and dP are computed in both: that is the price (arXiv 2307.08691 has one
-// kernel, and adds to dq with atomics, in any order). They are each other's mirror image:
+// tile by tile. dk and dv are sums over queries, dq is a sum over keys. So there are two kernels.
+// In each, a thread block owns what it sums and walks over the rest, so that it adds to nothing
+// that another block has written. The price is that both kernels compute S and dP. (The kernel of
+// arXiv 2307.08691 adds to dq with atomics, in any order.) The two are mirror images:
 //
 //                  owned     partners          weights                      sums
 //   Side::Queries  Q, dO     K, V       S   = Q K^T,  dP   = dO V^T   dQ += dS K
 //   Side::Keys     K, V      Q, dO      S^T = K Q^T,  dP^T = V dO^T   dK += dS^T Q,  dV += P^T dO
 //
-// with dS = P (dP - D), and 1 / sqrt(HS) multiplied in at the end. Keys walk over the queries of
-// every head of their group.
+// with dS = P (dP - D). The factor 1 / sqrt(HS) follows at the end. A block that owns keys walks
+// over the queries of every head of their group.
 #pragma once
 
 #include "kernels/cuda/attention_arguments.h"
@@ -37,12 +37,13 @@ struct Queries {
 
 constexpr int kStatisticThreads = kPadTokens;
 
-/// Threads that compute one statistic. In FP32 one sums as Fma does: where one key has all the
-/// weight, out is its v, and dP - D exactly 0, not a rounding that large keys would magnify.
+/// Threads that compute one statistic. In FP32 one thread sums in the order of Fma. So where one
+/// key has all the weight, out is its v, and dP - D is exactly 0. Large keys would magnify a
+/// rounding.
 template <class T>
 constexpr int kTokenThreads = sizeof(T) == 4 ? 1 : 8;
 
-/// Where those of query head h begin; a document's are padded like a sequence's.
+/// Where the statistics of query head h begin. Those of a document are padded like a sequence's.
 inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, int h) {
   const int tokens = padded(run.count);
   if (!heads.documents) return first_statistic(heads, tokens, h);
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
                    const T* q_base, const T* kv) {
   take_document(heads, run);
   const int h = static_cast<int>(blockIdx.y);
-  // The last queries see the most keys. They go first, so that the end is not waiting for them.
+  // The last queries see the most keys. They go first, so that no long block starts at the end.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
   if (first >= run.count) return;  // of a document that is not the longest
   const auto q = rows_of_q(heads, run, q_base, h);
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     keys_kernel(Heads heads, Queries queries, To* dkv, const T* dout, const T* q, const T* kv) {
   take_document(heads, queries.runs[0]);
   const int g = static_cast<int>(blockIdx.y);
-  // The first keys are seen by the most queries: they go first.
+  // The most queries see the first keys. So these go first.
   const int first = static_cast<int>(blockIdx.x) * E::kOwned;
   if (first >= heads.Tk) return;
   const auto k = rows_of_kv(heads, kv, g, 0);
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
   cp_async_commit();
   BackwardSums<E> sums;
   for (int head = 0; head < 2 * heads.r; ++head) {  // each with two runs
-    // Chosen so, and not by an index: parameters that are indexed are copied to memory.
+    // No index: the compiler copies parameters to memory if they are indexed.
     const QueryRun run = head % 2 == 0 ? queries.runs[0] : queries.runs[1];
     const Statistic* statistics = head % 2 == 0 ? queries.statistics[0] : queries.statistics[1];
     if (run.count == 0) continue;
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
            [&](int r, float sum) { return seen(r) ? sum : -0.0f; });
 }
 
-/// dq and dkv of To, in one tensor with q and kv or apart.
+/// dq and dkv have elements To. They are one tensor, as q and kv are then, or two.
 template <class E, class To, class T = typename E::Element>
 void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace& place,
               const Heads& heads, To* dq, To* dkv, const T* dout, const T* q, const T* kv,
@@ -181,8 +182,8 @@ void attend_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dqkv, 
               device_data<T>(out), device_data<float>(lse));
 }
 
-/// By engine E. dq (B,Tq,NH*HS), dkv (B,Tk,2*NKV*HS), both F32; q, kv the same in E's dtype; dout,
-/// out as q; lse (B,NH,Tq)
+/// By engine E. dq (B,Tq,NH*HS), dkv (B,Tk,2*NKV*HS), both F32; q and kv alike, in E's dtype; dout
+/// and out like q; lse (B,NH,Tq)
 template <class E>
 void attend_piece_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dq, Tensor dkv,
                            Tensor dout, Tensor q, Tensor kv, Tensor out, Tensor lse,

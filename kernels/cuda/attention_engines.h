@@ -1,4 +1,4 @@
-// Which engine computes the attention of which tensors.
+// Chooses the engine of attention by dtype and channels.
 #pragma once
 
 #include <initializer_list>
@@ -16,8 +16,8 @@ inline void check_aligned(std::initializer_list<Tensor> tensors) {
           "attention over {}, not aligned to 16 bytes", to_string(x.shape));
 }
 
-/// Calls f(Type<E>{}). Tensor cores take 16-bit elements, and heads of 16, 32, 64 or 128 channels;
-/// `MmaOf<T, HS>` is their engine. The others take what is left, up to 128 channels.
+/// Calls f(Type<E>{}) with engine E. Tensor cores take 16-bit elements and heads of 16, 32, 64 or
+/// 128 channels: MmaOf<T, HS>. Fma takes all other heads of up to 128 channels.
 template <template <class, int> class MmaOf, class F>
 void with_engine(Dtype dtype, int64_t HS, F&& f) {
   CHECK(HS <= kMaxHead, "cuda attends with heads of at most {} channels, not {}", kMaxHead, HS);

@@ -1,5 +1,6 @@
-// Attention's blocks with plain multiply-adds in FP32: for F32, and for what tensor cores do not
-// take. 16 x 16 threads hold 64 rows: 4 neighbors each, and every 16th column.
+// The engine of attention with plain multiply-adds in FP32: for F32, and for heads that tensor
+// cores do not take. 16 x 16 threads hold 64 rows. Each has 4 neighboring rows and every 16th
+// column.
 #pragma once
 
 #include "kernels/cuda/attention.h"
@@ -8,20 +9,20 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// kPad: HS or more; tiles are filled up with zeros.
+/// kPad is at least HS. Tiles are filled up with zeros.
 template <class T, int kPad>
 struct Fma : NaturalExponents, InOrder {
   using Element = T;
   using Cell = float;
   static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 1;    ///< of an SM, at least
+  static constexpr int kBlocks = 1;    ///< thread blocks that an SM must hold
   static constexpr int kRows = 4;      ///< rows of which a thread holds elements
-  static constexpr int kTeamRows = 8;  ///< of a warp: half of it holds 4
+  static constexpr int kTeamRows = 8;  ///< of a warp; each half holds 4
   static constexpr int kOwned = 64;
   static constexpr int kPartners = 32;
   static constexpr int kSlice =
       kPartners;  ///< partners whose scores a thread block holds at a time
-  /// From row to row of a tile. Odd: the same d of 16 rows lies in 16 banks.
+  /// From row to row of a tile. It is odd, so the same d of 16 rows lies in 16 banks.
   static constexpr int kStride = kPad + 1;
   static constexpr int kWeightStride = kPartners + 1;
   static constexpr int kExchange = kOwned * kWeightStride;
@@ -43,7 +44,7 @@ struct Fma : NaturalExponents, InOrder {
   static __device__ int column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
   static __device__ int team_row() { return warp_index() * kTeamRows; }
 
-  /// The largest of a row, from what each thread has found in its columns: 16 share a row.
+  /// The largest of a row, from the largest of each thread's columns. 16 threads share a row.
   static __device__ float row_max(float x) {
     for (int other = 8; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, other));
     return x;
@@ -53,8 +54,8 @@ struct Fma : NaturalExponents, InOrder {
     return x;
   }
 
-  /// Copies kCount rows from row `first` on. Rows past the end become zeros: a weight of zero
-  /// would not keep out a NaN.
+  /// Copies kCount rows from row `first` on. Rows past the end become zeros, because a weight of
+  /// zero would not keep out a NaN.
   template <int kCount>
   static __device__ void copy(float* tile, const Rows<const T>& rows, int first) {
     for (int i = static_cast<int>(threadIdx.x); i < kCount * kPad; i += kThreads) {
@@ -76,7 +77,7 @@ struct Fma : NaturalExponents, InOrder {
   }
 
   /// sums += weights partners: a sum over the partners, ascending. Half a warp holds whole rows
-  /// of weights, and passes them round through shared memory of its own.
+  /// of weights. It passes them round through its own part of shared memory.
   static __device__ void start_accumulate(Sums& sums, Scores& weights, const float* partners,
                                           float* exchange) {
 #pragma unroll
@@ -105,7 +106,7 @@ struct Fma : NaturalExponents, InOrder {
   }
 
  private:
-  /// part += a b^T, where a[row a_stride] is the column a and b[column b_stride] the row b^T.
+  /// part += a b^T. Element `row` of column a is a[row a_stride]; row b^T has b[column b_stride].
   template <class Part>
   static __device__ void add_outer(Part& part, const float* a, int a_stride, const float* b,
                                    int b_stride) {

@@ -1,4 +1,4 @@
-// Causal attention, forward: which engine takes it.
+// Causal attention, forward: chooses the engine.
 #include "hopper.h"
 #include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/attention_forward.h"
@@ -8,8 +8,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// 128 queries a block, 64 keys at a time. Two strips a warp halve what it reads of the keys; at
-/// 128 channels their sums would not fit the registers.
+/// 128 queries a block, 64 keys at a time. With two strips a warp reads keys half as often. With
+/// 128 channels the sums of two strips would not fit into registers.
 template <class T, int kHS>
 using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 64>;
 

@@ -1,7 +1,7 @@
 // Causal attention, forward: arXiv 2205.14135, 2307.08691. A thread block owns queries and walks
 // over the keys before them, with the online softmax that kernels/cpu/attention_forward.cpp
-// explains: of the scores so far a row knows the largest (m), the sum of exp(S - m) (l), and of
-// exp(S - m) v (o); a larger score makes all three smaller by one factor.
+// explains. For the scores so far a row holds the largest (m), the sum of exp(S - m) (l), and the
+// sum of exp(S - m) v (o). When m rises, l and o shrink by one factor.
 #pragma once
 
 #include "kernels/cuda/attention_arguments.h"
@@ -11,7 +11,7 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// What a thread has seen of its rows.
+/// What a thread knows of its rows so far.
 template <class E>
 struct Seen {
   float m[E::kRows];  ///< the largest score, as an exponent of the engine
@@ -27,8 +27,8 @@ struct Seen {
   }
 };
 
-/// Queries see no later keys, and none behind the last. ahead: tokens from the first key to the
-/// first query; left: keys from the first to the last.
+/// Masks keys that a query does not see, and those behind the last key. ahead: tokens from the
+/// first key to the first query. left: keys from the first on.
 template <class E>
 __device__ void mask(typename E::Scores& s, int ahead, int left) {
 #pragma unroll
@@ -38,8 +38,8 @@ __device__ void mask(typename E::Scores& s, int ahead, int left) {
       if (ahead + E::row(r) < E::column(c) || left <= E::column(c)) s(r, c) = -INFINITY;
 }
 
-/// Scores become exp(S - m); m rises to them, and l and o follow. A row without a score keeps l =
-/// 0.
+/// Raises m to the scores, turns the scores into exp(S - m), and updates l and o. A row without a
+/// score keeps l = 0.
 template <class E>
 __device__ void online_softmax(const Heads& heads, Seen<E>& seen, typename E::Scores& s) {
 #pragma unroll
@@ -85,7 +85,7 @@ struct Finished {
   }
 };
 
-/// Results of a piece: as they are; o = -0 where no key was seen.
+/// Results of a piece, for a later merge. o = -0 where no key was seen.
 struct Partial {
   float *o, *m, *l;
 
@@ -100,7 +100,7 @@ struct Partial {
       m[at + query] = seen.m[r] / E::kPerNatural;
       l[at + query] = seen.l[r];
     }
-    // Chosen, not multiplied: of a factor `l == 0 ? -0 : 1` ptxas 13.0 makes +0 or 1 (FSET.BF).
+    // No factor `l == 0 ? -0 : 1`: ptxas 13.0 would make +0 or 1 of it (FSET.BF).
     E::write(rows_of_out(heads, run, o, h), first, seen.o,
              [&](int r, float sum) { return seen.l[r] == 0 ? -0.0f : sum; });
   }
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
   const auto q = rows_of_q(heads, run, q_base, h);
   const auto k = rows_of_kv(heads, kv, h / heads.r, 0);
   const auto v = rows_of_kv(heads, kv, h / heads.r, 1);
-  // The last queries see the most keys. They go first, so that the end is not waiting for them.
+  // The last queries see the most keys. They go first, so that no long block starts at the end.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
   if (first >= run.count) return;  // of a document that is not the longest
   const int end = std::min(heads.Tk, run.lead + std::min(run.count, first + E::kOwned));

@@ -1,22 +1,22 @@
-// Attention's blocks on tensor cores, for BF16 and F16: factors of 16 bits, sums in FP32.
+// The engine of attention on tensor cores, for BF16 and F16: factors of 16 bits, sums in FP32.
 //
-// A warp owns one or two strips of 16 rows, whose factors stay in its registers. Which lane holds
-// which element of a factor and of a sum is told in ptx.h. Two sums (16 x 8) side by side are
-// spread over the lanes just as a left factor (16 x 16) is: so P = exp(S - lse), rounded to 16
-// bits, is at once the left factor of P V, and passes through no memory. (That one rounding of each
-// weight, relative to its own size, is what attention on tensor cores costs everywhere.)
+// A warp owns one or two strips of 16 rows, whose factors stay in its registers. ptx.h says which
+// lane holds which element of a factor and of a sum. Two sums (16 x 8) side by side are spread over
+// the lanes as a left factor (16 x 16) is. So P = exp(S - lse), rounded to 16 bits, can be the left
+// factor of P V without a way through memory. Every attention on tensor cores rounds each weight
+// once in this way.
 //
-// Tiles in shared memory hold rows of q, k, v or dout. A factor comes out of one in four 8 x 8
-// matrices, by ldmatrix: lane 8 i + j says where row j of matrix i lies. An SM reads 128 bytes of
-// shared memory a clock, so what each warp reads is what bounds the kernel beside its products: two
-// strips share every right factor, and no left factor is read twice.
+// Tiles in shared memory hold rows of q, k, v or dout. ldmatrix reads a factor from a tile as four
+// 8 x 8 matrices: lane 8 i + j says where row j of matrix i lies. An SM reads 128 bytes of shared
+// memory a clock, which limits the kernel as its products do. So two strips share every right
+// factor, and no left factor is read twice.
 //
-//   left factor, 16 x 16; its rows are the tile's                   m0 m2
+//   left factor, 16 x 16; its rows are rows of the tile             m0 m2
 //                                                                   m1 m3
-//   right of S = q k^T, two times 16 x 8; its columns are the       m0 m1   m0 m1 is the first
-//   tile's rows                                                     m2 m3
-//   right of P v, two times 16 x 8; its rows are the tile's, so     m0 m2   m0 m1 is the first
-//   ldmatrix transposes each matrix                                 m1 m3
+//   right factors of S = q k^T, two of 16 x 8; their columns are    m0 m1   m0 m1: the first
+//   rows of the tile                                                m2 m3
+//   right factors of P v, two of 16 x 8; their rows are rows of     m0 m2   m0 m1: the first
+//   the tile, so ldmatrix transposes each matrix                    m1 m3
 #pragma once
 
 #include <cstring>
@@ -29,7 +29,7 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// An engine of attention (attention_engines.h) that multiplies on tensor cores.
+/// Multiplies on tensor cores, each warp by itself.
 template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows, int kScoreColumns>
 struct Mma : PowersOfTwo, InOrder {
   using Element = T;
@@ -41,11 +41,11 @@ struct Mma : PowersOfTwo, InOrder {
   static constexpr int kOwned = kWarps * kWarpRows;
   static constexpr int kPartners = kPartnerRows;
   static constexpr int kSlice = kScoreColumns;  ///< partners whose scores a warp holds at a time
-  /// From row to row of a tile: 16 bytes more than a row. The eight rows of an 8 x 8 matrix then
-  /// start 16 bytes apart modulo 128, and no two lanes ask the same banks.
+  /// From row to row of a tile: 16 bytes more than a row. So the eight rows of an 8 x 8 matrix
+  /// start 16 bytes apart modulo 128, and no two lanes ask for the same banks.
   static constexpr int kStride = kHS + 8;
   static constexpr int kExchange = 0;
-  static constexpr int kBlocks = 256 / kThreads;  ///< of an SM: 255 registers for each thread
+  static constexpr int kBlocks = 256 / kThreads;  ///< an SM holds: a thread has 255 registers
   static constexpr int kNeighbors = 8;            ///< neighbors of a row in one access of 16 bytes
 
   /// A thread's elements of the rows that its block owns, `kWide` columns.
@@ -64,7 +64,7 @@ struct Mma : PowersOfTwo, InOrder {
   static __device__ int row(int r) { return first_row() + 8 * r + lane_index() / 4; }
   static __device__ int column(int c) { return c / 2 * 8 + lane_index() % 4 * 2 + c % 2; }
 
-  /// The largest of a row, from what each lane has found in its columns: four lanes share a row.
+  /// The largest of a row, from the largest of each lane's columns. Four lanes share a row.
   static __device__ float row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
     return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
@@ -74,13 +74,13 @@ struct Mma : PowersOfTwo, InOrder {
     return x + __shfl_xor_sync(kAllLanes, x, 2);
   }
 
-  /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros: a weight of
-  /// zero would not keep out a NaN.
+  /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros, because a
+  /// weight of zero would not keep out a NaN.
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
     constexpr int kCopies = kHS / kNeighbors, kStep = kThreads / kCopies;
     static_assert(kCount % kStep == 0);
-    // A thread keeps its columns, so that from copy to copy an address moves by a constant.
+    // A thread keeps its columns. So its addresses move by a constant from copy to copy.
     const int row = static_cast<int>(threadIdx.x) / kCopies;
     const int d = static_cast<int>(threadIdx.x) % kCopies * kNeighbors;
     const T* from = rows[first + row] + d;

@@ -1,4 +1,4 @@
-// Attention backward: what the pairs of owned rows and their partners add to the sums of a block.
+// Attention backward: pairs of owned rows and partners, and what they add to the sums of a block.
 // attention_backward.h says who owns what.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace ladder::LADDER_CUDA {
 
 /// What backward needs to know of a query.
 struct alignas(8) Statistic {
-  float lse;  ///< an exponent of the engine; infinite past the last token of a run: P is 0 there
+  float lse;  ///< an exponent of the engine. Past the last token of a run it is infinite, so P is 0
   float D;    ///< dout . out, which is sum_u P[t,u] (dout_t . v_u)
 };
 
@@ -36,7 +36,7 @@ __device__ void mask(typename E::Scores& s, int ahead) {
     }
 }
 
-/// S becomes P. statistic_of(r, c): of a pair's query.
+/// Turns S into P. statistic_of(r, c) is that of the pair's query.
 template <class E, class F>
 __device__ void to_weights(const Heads& heads, typename E::Scores& s, F&& statistic_of) {
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ void to_weights(const Heads& heads, typename E::Scores& s, F&& statis
       s(r, c) = E::exp_of_score(heads, s(r, c), statistic_of(r, c).lse);
 }
 
-/// dP becomes dS = P (dP - D).
+/// Turns dP into dS = P (dP - D).
 template <class E, class F>
 __device__ void to_slopes(typename E::Scores& dp, typename E::Scores& p, F&& statistic_of) {
 #pragma unroll
@@ -55,13 +55,13 @@ __device__ void to_slopes(typename E::Scores& dp, typename E::Scores& p, F&& sta
     for (int r = 0; r < E::kRows; ++r) dp(r, c) = p(r, c) * (dp(r, c) - statistic_of(r, c).D);
 }
 
-/// What the threads of a block sum: dK and dV, or dQ and nothing.
+/// The sums of a block: dK by slopes and dV by weights, or dQ by slopes alone.
 template <class E>
 struct BackwardSums {
   typename E::Sums by_slopes{}, by_weights{};
 };
 
-/// The pairs of what a block owns and of one run of one head, q, k, v, dy: what they add to `sums`.
+/// Adds to `sums` the pairs of a block's owned rows with one run of one head.
 template <class E, Side kSide, class T = typename E::Element>
 __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const QueryRun& run, int first,
                           const Rows<const T>& q, const Rows<const T>& k, const Rows<const T>& v,
@@ -69,7 +69,7 @@ __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const Query
   constexpr bool kKeys = kSide == Side::Keys;
   const int mine = first + E::team_row();  // of this team
   const int rows = kKeys ? heads.Tk : run.count;
-  // Partners that have a pair with a row of the block, from whole blocks of them on.
+  // Partners that have a pair with a row of the block. `begin` is that of a whole tile.
   const int begin = kKeys ? std::max(0, first - run.lead) / E::kPartners * E::kPartners : 0;
   const int end =
       kKeys ? run.count : std::min(heads.Tk, run.lead + std::min(run.count, first + E::kOwned));
@@ -99,7 +99,7 @@ __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const Query
     __syncthreads();  // this stage is there, and everyone is done with the other
     if (partner + E::kPartners < end) fetch(partner + E::kPartners, stage ^ 1);
     if (mine >= rows) continue;
-#pragma unroll 1  // not more: what is loaded ahead would take registers that the sums need
+#pragma unroll 1  // loads ahead of time would take registers that the sums need
     for (int slice = 0; slice < E::kPartners; slice += E::kSlice) {
       const int start = partner + slice;
       const Pairs pairs = kKeys ? Pairs{run.lead + start, E::kSlice, mine, E::kTeamRows}

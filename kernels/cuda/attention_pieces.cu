@@ -1,5 +1,5 @@
-// What joins the pieces of attention: softmaxes over some keys become one, and in the end a result.
-// A warp takes one query of one head.
+// Joins the pieces of attention: softmaxes over some keys become one, and the last becomes a
+// result. A warp takes one query of one head.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/table.h"
@@ -19,11 +19,11 @@ struct Softmaxes {
 
 /// One query of one head.
 struct Query {
-  int64_t statistic;  ///< where it is in m and l
-  int64_t row;        ///< where its HS columns are in o
+  int64_t statistic;  ///< its place in m and l
+  int64_t row;        ///< the place of its HS columns in o
 };
 
-/// The query of this warp; `t` of `T` or beyond: none.
+/// Query t of this block's head and sequence.
 __device__ Query query_of(int t, int T, int NH, int HS) {
   const int64_t b = blockIdx.z, h = blockIdx.y;
   return {(b * NH + h) * T + t, ((b * T + t) * NH + h) * HS};

@@ -7,6 +7,9 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
+/// Neighbors that a thread takes: 16 bytes of a 16-bit format.
+constexpr int kNeighbors = 8;
+
 /// out, inp (n)
 template <int W, class To, class From>
 __global__ void convert(To* out, const From* inp, int64_t n) {

@@ -221,29 +221,37 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
   });
 }
 
+/// Calls f(rows, Width<W>, threads), which launches a kernel for losses and gradients of tokens.
+/// Then sums the losses of each sequence.
+template <class F>
+void for_losses(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
+                const Tensor& dlogits, const Tensor& logits, const Tensor& targets, int64_t vocab,
+                float scale, F&& f) {
+  Scratch scratch(ctx);
+  auto* token_losses = scratch.take<float>(s.B * s.T);
+  dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W> width, int threads) {
+    f(Rows<T>{token_losses, device_data<T>(dlogits), device_data<T>(logits),
+              device_data<int32_t>(targets), s.V, vocab, scale},
+      width, threads);
+  });
+  launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
+         token_losses, sequences_of(ctx, s.B, s.T));
+}
+
 }  // namespace
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
   const CrossEntropyShape s = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab);
-  Scratch scratch(ctx);
-  auto* token_losses = scratch.take<float>(s.B * s.T);
-  dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
-    const Rows<T> rows{token_losses,
-                       device_data<T>(dlogits),
-                       device_data<T>(logits),
-                       device_data<int32_t>(targets),
-                       s.V,
-                       vocab,
-                       scale};
-    if (const int64_t bytes = s.V * int64_t{sizeof(T)};
-        W == kWidth<T> && bytes + kStaticShared <= device_of(ctx).max_shared_bytes())
-      launch(ctx, token_rows<T, W, W == kWidth<T>>, {.x = s.B * s.T}, threads, bytes, rows);
-    else
-      launch(ctx, token_rows<T, W, false>, {.x = s.B * s.T}, threads, 0, rows);
-  });
-  launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
-         token_losses, sequences_of(ctx, s.B, s.T));
+  for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
+             [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
+               if (const int64_t bytes = s.V * int64_t{sizeof(T)};
+                   W == kWidth<T> && bytes + kStaticShared <= device_of(ctx).max_shared_bytes())
+                 launch(ctx, token_rows<T, W, W == kWidth<T>>, {.x = s.B * s.T}, threads, bytes,
+                        rows);
+               else
+                 launch(ctx, token_rows<T, W, false>, {.x = s.B * s.T}, threads, 0, rows);
+             });
 }
 
 void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
@@ -268,21 +276,11 @@ void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, 
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
   const CrossEntropyShape s =
       check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
-  Scratch scratch(ctx);
-  auto* token_losses = scratch.take<float>(s.B * s.T);
-  dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
-    const Rows<T> rows{token_losses,
-                       device_data<T>(dlogits),
-                       device_data<T>(logits),
-                       device_data<int32_t>(targets),
-                       s.V,
-                       vocab,
-                       scale};
-    launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows, device_data<float>(max),
-           device_data<float>(sum), device_data<float>(target));
-  });
-  launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
-         token_losses, sequences_of(ctx, s.B, s.T));
+  for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
+             [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
+               launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows,
+                      device_data<float>(max), device_data<float>(sum), device_data<float>(target));
+             });
 }
 
 }  // namespace ladder::LADDER_CUDA

@@ -61,6 +61,9 @@ class CudaDevice final : public Device {
   /// Whether to use these tensor cores, for comparisons.
   void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
 
+  /// Whether expert_rows has been queued and no product of experts has waited for its offsets yet.
+  bool host_lacks_offsets = false;
+
   /// 8 bytes, 0 between kernels of the compute stream, where the blocks of one kernel meet.
   void* joint() const { return joint_.get(); }
 

@@ -201,7 +201,7 @@ void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
   (void)check_gelu_forward(out, inp);
   (void)check_cast(codes, inp);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
-    dispatch_width<kNeighbors>({codes, inp}, [&]<int W>(Width<W>) {
+    dispatch_width<kWidth<T>>({codes, inp}, [&]<int W>(Width<W>) {
       make_codes_of<W>(ctx, codes, GeluOf<T>{device_data<T>(inp)});
     });
   });
@@ -211,7 +211,7 @@ void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout,
   (void)check_gelu_backward(dinp, dout, inp);
   (void)check_cast(codes, inp);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
-    dispatch_width<kNeighbors>({codes, dinp, dout, inp}, [&]<int W>(Width<W>) {
+    dispatch_width<kWidth<T>>({codes, dinp, dout, inp}, [&]<int W>(Width<W>) {
       make_codes_of<W>(
           ctx, codes,
           GeluBackwardOf<T>{device_data<T>(dinp), device_data<T>(dout), device_data<T>(inp)});

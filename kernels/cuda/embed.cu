@@ -76,8 +76,9 @@ __device__ int64_t lower_bound(const Key* keys, int64_t begin, int64_t end, Key 
   return begin;
 }
 
-/// The most keys that a block sorts, and how many runs one launch joins.
-constexpr int64_t kRun = 4096;
+/// The most keys that a block sorts, and how many runs one launch joins. Each step of a block's
+/// sort takes its keys through shared memory. So a longer run keeps few SMs busy for long.
+constexpr int64_t kRun = 512;
 constexpr int kWays = 16;
 
 /// keys (n) of tokens (n), sorted within each run of `length` keys. One block sorts a run in shared
@@ -227,19 +228,28 @@ __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Pla
   }
 }
 
-/// dwpe (P,C): sequences in ascending order. A thread sums W channels.
+/// dwpe (P,C): sequences in ascending order. A thread sums W channels, and loads those of four
+/// sequences at once, as sum_places does.
 template <class T, int W>
 __global__ void sum_positions(float* dwpe, const T* dout, Sequences sequences, EmbedShape s,
                               Into into) {
+  constexpr int kAtOnce = 4;
   const int64_t i = thread_index() * W;
   if (i >= s.P * s.C) return;
   Floats<W> sum;
   for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
-  for (int64_t b = 0; i < s.T * s.C && b < sequences.count; ++b) {
-    const Range rows = sequences[b];
-    if (i >= rows.size() * s.C) continue;
-    const Floats<W> d = load<W>(dout + rows.begin * s.C + i);
-    for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
+  for (int64_t b = 0; b < sequences.count; b += kAtOnce) {
+    Floats<W> d[kAtOnce];
+    bool there[kAtOnce];
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r) {
+      const Range rows = sequences[std::min(b + r, sequences.count - 1)];
+      there[r] = b + r < sequences.count && i < rows.size() * s.C;
+      d[r] = load<W>(dout + (there[r] ? rows.begin * s.C + i : 0));
+    }
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r)
+      for (int j = 0; j < W; ++j) sum.at[j] += there[r] ? d[r].at[j] : -0.0F;
   }
   for (int j = 0; j < W; ++j) dwpe[i + j] = into == Into::Add ? dwpe[i + j] + sum.at[j] : sum.at[j];
 }
@@ -300,7 +310,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
                       .of_piece = places_of_piece(n, s.C)};
   auto* partial = scratch.take<float>(ceil_div(n, places.of_piece) * s.C);
   dispatch(dout.dtype, [&]<class T>(Type<T>) {
-    dispatch_width<T>(s.C, {dout, dwte, dwpe}, [&]<int W>(Width<W>) {
+    // Four channels of a lane are 16 bytes of FP32: what a warp stores at once has no gaps.
+    dispatch_width<float>(s.C, {dout, dwte, dwpe}, [&]<int W>(Width<W>) {
       const auto grid = [&](int64_t rows) -> Grid {
         return {.x = ceil_div(rows, kThreads / kWarp), .y = ceil_div(s.C, kWarp * W)};
       };

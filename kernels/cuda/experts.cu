@@ -4,9 +4,11 @@
 // An expert's rows are sorted by counting, in the order of the tokens. One block for each expert
 // and sequence counts its rows. When the counts of the blocks before it are known, it writes them.
 // Products are those of matmul.cu, one after the other. The host must know how many rows each has,
-// so it waits for the offsets.
+// so it waits for the offsets, once.
 #include <algorithm>
+#include <utility>
 
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
@@ -109,12 +111,6 @@ __global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* exper
     if (has_room) rows.from[first + place] = static_cast<int32_t>(i);
     ++place;
   }
-}
-
-/// Writes kNoRow for choices of experts that are elsewhere.
-__global__ void write_no_rows(int32_t* row, const int32_t* expert, int64_t n) {
-  const int64_t i = thread_index();
-  if (i < n && expert[i] == kElsewhere) row[i] = kNoRow;
 }
 
 // ---- rows and tokens ---------------------------------------------------------------------
@@ -261,10 +257,11 @@ __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, R
 /// Expert e's matrix of x (E,N,K).
 Tensor matrix_of(const Tensor& x, int64_t e) { return x.slice(e, 1).view({x.dim(1), x.dim(2)}); }
 
-/// Calls f(e, part) for all experts. part(x) is the rows of e in x. Waits for the offsets.
+/// Calls f(e, part) for all experts. part(x) is the rows of e in x. The first call after
+/// expert_rows waits for the offsets.
 template <class F>
 void for_experts(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s, const F& f) {
-  ctx.synchronize();
+  if (std::exchange(device_of(ctx).host_lacks_offsets, false)) ctx.synchronize();
   check_offsets(rows, s.M);
   for (int64_t e = 0; e < s.E; ++e) {
     const Range range = rows_of(rows, e);
@@ -276,6 +273,7 @@ void for_experts(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s, 
 
 void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t capacity) {
   const ExpertShape s = check_expert_rows(rows, expert, capacity);
+  device_of(ctx).host_lacks_offsets = true;
   const Rows to = device_rows(rows);
   const auto* chosen = device_data<int32_t>(expert);
   const int64_t pairs = s.T * s.k;
@@ -284,8 +282,9 @@ void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t 
   const Grid grid{.x = s.B, .y = s.E};
   launch(ctx, count_rows, grid, kThreads, 0, begin, chosen, pairs, capacity);
   launch(ctx, add_counts, {}, kMaxThreads, 0, to.offsets, begin, s.E, s.B);
+  static_assert(kNoRow == -1);  // choices of experts that are elsewhere keep it
+  device_of(ctx).fill(rows.row.ptr, 0xFF, rows.row.bytes());
   launch(ctx, write_rows, grid, kThreads, 0, to, begin, chosen, pairs, capacity);
-  launch(ctx, write_no_rows, grid_over<1>(s.B * pairs), kThreads, 0, to.row, chosen, s.B * pairs);
 }
 
 void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows) {

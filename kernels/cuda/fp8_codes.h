@@ -1,7 +1,7 @@
-// Making FP8 codes: each element times a scale, saturated; on the way the largest magnitude.
+// Makes FP8 codes: each element times a scale, saturated. It also finds the largest magnitude.
 //
-// Tensor cores multiply FP8 along rows of both factors, so that backward needs codes transposed.
-// Where a tensor has room for both copies, one kernel writes both, tile by tile: an element is read
+// Tensor cores multiply FP8 along rows of both factors, so backward needs transposed codes. If a
+// tensor has room for both copies, one kernel writes both, tile by tile. So it reads each element
 // once.
 #pragma once
 
@@ -16,15 +16,13 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Neighbors that a thread takes where codes are written once: 16 bytes of a 16-bit format.
-constexpr int kNeighbors = 8;
-
-/// Where the blocks of a kernel join what they met: the device's memory, all 0 between kernels.
+/// What the blocks of a kernel have met so far. It lies in the device's memory, and is 0 between
+/// kernels.
 struct Met {
   unsigned largest, blocks;
 };
 
-/// What a kernel makes codes into.
+/// Where a kernel writes codes, and how it makes them.
 template <class Fp8>
 struct Codes {
   Fp8* rows;        ///< (rows,columns)
@@ -34,13 +32,13 @@ struct Codes {
   Met* met;
 };
 
-/// The larger of `largest` and the magnitude of x, as bits: those of NaN are the largest of all.
+/// The larger of `largest` and the magnitude of x, as bits. NaN has the largest bits of all.
 __device__ inline uint32_t larger_bits(uint32_t largest, float x) {
   return std::max(largest, std::bit_cast<uint32_t>(fabsf(x)));
 }
 
-/// amax = max(amax, what all blocks met), by the block that comes last. Integers: any order will
-/// do. All threads of a block call it.
+/// amax = max(amax, what all blocks met). The block that comes last writes it. The maximum of
+/// integers is the same in any order. All threads of a block call it.
 __device__ inline void join_amax(float* amax, Met* met, uint32_t largest) {
   const float of_block = block_max(std::bit_cast<float>(largest));
   if (threadIdx.x > 0) return;
@@ -53,7 +51,7 @@ __device__ inline void join_amax(float* amax, Met* met, uint32_t largest) {
   *met = {};
 }
 
-/// N codes, as a word where N is 4 or 8.
+/// The codes of N elements.
 template <class Fp8, int N>
 __device__ void make_codes(uint8_t (&codes)[N], const Floats<N>& x, float scale) {
   // From compute capability 8.9 on two codes are one instruction.
@@ -68,30 +66,8 @@ __device__ void make_codes(uint8_t (&codes)[N], const Floats<N>& x, float scale)
   }
 }
 
-/// Codes of n elements, by threads that take W neighbors each.
-template <int W, class Fp8, class Source>
-__global__ void encode(Codes<Fp8> to, Source source, int64_t n) {
-  uint32_t largest = 0;
-  for (int64_t i = thread_index() * W; i < n; i += thread_count() * W) {
-    const int64_t count = n - i;
-    const Floats<W> x = source.template part<W>(i, count);
-    for (int j = 0; j < W; ++j) largest = larger_bits(largest, x.at[j]);
-    uint8_t codes[W];
-    make_codes<Fp8>(codes, x, to.scale);
-    if (W == kNeighbors && count >= W) {
-      Word<kNeighbors> word;
-      std::memcpy(&word, codes, W);
-      *reinterpret_cast<Word<kNeighbors>*>(to.rows + i) = word;
-    } else {
-      for (int j = 0; j < W; ++j)
-        if (j < count) to.rows[i + j].bits = codes[j];
-    }
-  }
-  join_amax(to.amax, to.met, largest);
-}
-
-/// A block makes both copies of a tile of kTile x kTile codes, four codes a word. A thread turns
-/// squares of four by four.
+/// A block makes both copies of a tile of kTile x kTile codes, four codes a word. A thread
+/// transposes squares of four by four codes.
 constexpr int kTile = 128;
 constexpr int kWords = kTile / 4;
 
@@ -105,17 +81,17 @@ __device__ inline void turn_square(uint32_t (&x)[4]) {
   x[3] = __byte_perm(high_a, high_b, 0x7632);
 }
 
-/// Codes of (rows,columns) elements, both multiples of 4, and their transpose.
+/// Makes codes of (rows,columns) elements, and their transpose. Both extents are multiples of 4.
 template <class Fp8, class Source>
 __global__ void __launch_bounds__(kThreads)
     encode_tiles(Codes<Fp8> to, Source source, int64_t rows, int64_t columns) {
   constexpr int kWarps = kThreads / kWarp, kSquares = kWords / kWarps;
-  // Word w of a column c lies at w ^ (c / 4): lanes that write one word of different columns ask
-  // for different banks, and so do lanes that read the words of one column.
+  // Word w of column c lies at w ^ (c / 4). So lanes that write one word of different columns ask
+  // for different banks. So do lanes that read the words of one column.
   __shared__ uint32_t tile[kTile][kWords];
   const int lane = lane_index(), warp = warp_index();
   const int64_t first_row = int64_t{blockIdx.x} * kTile, first_column = int64_t{blockIdx.y} * kTile;
-  // From here on what is left of the matrix.
+  // Rows and columns from the tile's corner to the end of the matrix.
   const auto rows_left = static_cast<int>(std::min<int64_t>(rows - first_row, kTile));
   const auto columns_left = static_cast<int>(std::min<int64_t>(columns - first_column, kTile));
   const int64_t corner = first_row * columns + first_column + 4 * lane;
@@ -151,33 +127,40 @@ __global__ void __launch_bounds__(kThreads)
   join_amax(to.amax, to.met, largest);
 }
 
-/// turned (columns,rows) = the transpose of codes (rows,columns), a byte a thread: for extents that
-/// no chapter's preset has.
-template <class Fp8>
-__global__ void turn_bytes(Codes<Fp8> to, int64_t rows, int64_t columns) {
+/// Makes codes of (rows,columns) elements, one a thread, and their transpose if there is room for
+/// it. It serves extents and addresses that no chapter's preset has.
+template <class Fp8, class Source>
+__global__ void encode(Codes<Fp8> to, Source source, int64_t rows, int64_t columns) {
   const int64_t i = thread_index();
-  if (i < rows * columns) to.turned[i % columns * rows + i / columns] = to.rows[i].bits;
+  Floats<1> x{};
+  if (i < rows * columns) {
+    x = source.template part<1>(i, 1);
+    uint8_t code[1];
+    make_codes<Fp8>(code, x, to.scale);
+    to.rows[i].bits = code[0];
+    if (to.turned) to.turned[i % columns * rows + i / columns] = code[0];
+  }
+  join_amax(to.amax, to.met, larger_bits(0, x.at[0]));
 }
 
-/// Makes codes of out's elements, which `source` has: part<W>(i, count) gives W from i on, of which
-/// `count` exist. The host reads the scale when it queues the kernel, once for all threads: no
-/// kernel writes it, and the host changes it between steps only.
+/// Makes codes of the elements of `source`: source.part<W>(i, count) gives W of them from i on, of
+/// which `count` exist. All addresses are aligned, unless W is 1. The host reads the scale when it
+/// queues the kernel. No kernel writes it, and the host changes it only between steps.
 template <int W, class Fp8, class Source>
 void make_codes_of(const Ctx& ctx, const Tensor& out, const Source& source) {
-  constexpr int64_t kBlocks = 1024;  // more than a GPU runs at once
-  const int64_t n = out.size(), rows = out.rows(), columns = out.dim(-1);
+  const int64_t rows = out.rows(), columns = out.dim(-1);
   const Codes<Fp8> to{.rows = device_data<Fp8>(out),
                       .turned = static_cast<uint8_t*>(out.turned),
                       .scale = out.fp8->scale,
                       .amax = &out.fp8->amax,
                       .met = static_cast<Met*>(device_of(ctx).joint())};
   if (W > 1 && to.turned && rows % 4 == 0 && columns % 4 == 0)
-    return launch(ctx, encode_tiles<Fp8, Source>,
-                  {.x = ceil_div(rows, kTile), .y = ceil_div(columns, kTile)}, kThreads, 0, to,
-                  source, rows, columns);
-  launch(ctx, encode<W, Fp8, Source>, {.x = std::min(grid_over<W>(n).x, kBlocks)}, kThreads, 0, to,
-         source, n);
-  if (to.turned) launch(ctx, turn_bytes<Fp8>, grid_over<1>(n), kThreads, 0, to, rows, columns);
+    launch(ctx, encode_tiles<Fp8, Source>,
+           {.x = ceil_div(rows, kTile), .y = ceil_div(columns, kTile)}, kThreads, 0, to, source,
+           rows, columns);
+  else
+    launch(ctx, encode<Fp8, Source>, grid_over<1>(out.size()), kThreads, 0, to, source, rows,
+           columns);
 }
 
 /// The same in the format of out.

@@ -6,10 +6,10 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Codes of one thread that widens: 16 bytes.
+/// Codes that a thread widens: 16 bytes.
 constexpr int kCodes = 16;
 
-/// out = the values of codes, without their scale; a column of blocks takes a row. out T
+/// out = the values of codes, without their scale. All blocks of one x take one row. out T
 /// (rows,columns); inp (rows,columns), rows `stride` apart
 template <class T, class Code>
 __global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t stride) {
@@ -19,7 +19,7 @@ __global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t s
     out[row * columns + i] = from_float<T>(value_of(inp[row * stride + i]));
 }
 
-/// A tensor in scratch[offset..), which moves on.
+/// A tensor at scratch[offset..). offset moves behind it.
 Tensor take(const Ctx& ctx, Dtype dtype, Shape shape, int64_t& offset) {
   const Tensor taken{.ptr = static_cast<char*>(ctx.scratch.ptr) + offset,
                      .dtype = dtype,

@@ -1,4 +1,4 @@
-// FP8 factors of products, widened to 16 bits in scratch memory where the chip multiplies no FP8.
+// Widens FP8 factors of products to 16 bits, in scratch memory, for chips that multiply no FP8.
 #pragma once
 
 #include "kernels/context.h"
@@ -6,11 +6,11 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Extents and addresses of what the units for FP8 multiply are multiples of this.
+/// Tensor cores multiply FP8 if extents and addresses are multiples of this.
 constexpr int64_t kFp8Group = 16;
 
-/// `count` columns of x (rows,columns) from `begin` on, widened to `dtype` into scratch[offset..),
-/// which moves on: (rows,count), without the scale.
+/// Widens columns [begin, begin + count) of x (rows,columns) to `dtype`, without the scale. The
+/// result (rows,count) lies at scratch[offset..), and offset moves behind it.
 Tensor widened_columns(const Ctx& ctx, const Tensor& x, int64_t begin, int64_t count, Dtype dtype,
                        int64_t& offset);
 

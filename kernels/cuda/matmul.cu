@@ -6,11 +6,12 @@
 // Sums are FP32, in an order that the library chooses for each shape: the same shape has the same
 // bits, and `leaves` plays no part.
 //
-// FP8 factors, whose scales, powers of two, go into alpha. From compute capability 8.9 on tensor
-// cores multiply them, and cuBLASLt wants both K-major: the sum runs along rows in memory. So they
-// lie in forward. In backward a weight, in a weight's gradient both factors are read from their
-// transposed copies. Elsewhere, and where extents are no multiples of 16, factors are widened in
-// scratch, as many at a time as fit: each code is exact in 16 bits.
+// FP8 factors: from compute capability 8.9 on, tensor cores multiply them. Their scales are powers
+// of two and go into alpha. cuBLASLt wants both factors K-major: the sum runs along rows in memory.
+// In forward they lie so. In backward the weight is read from its transposed copy, and for the
+// gradient of a weight both factors are. Older GPUs cannot multiply FP8, and no GPU does where
+// extents are no multiples of 16. Then factors are widened in scratch, as many at a time as fit.
+// Each code is exact in 16 bits.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/fp8_factors.h"
 #include "kernels/cuda/table.h"
@@ -23,8 +24,8 @@ namespace {
 /// The front of Ctx::scratch is the library's; widened factors lie behind it.
 constexpr int64_t kWorkspace = 32 << 20;
 
-/// Pointers of operands are multiples of this, or of less if they say so. Fixed, although many
-/// are multiples of more: a slice of a tensor must get the same algorithm as the whole.
+/// The library is told that pointers are multiples of this, or of less if they are not. Many are
+/// multiples of more. But a slice of a tensor must get the same algorithm as the whole.
 constexpr int64_t kPointerAlign = 16;
 
 /// op(X) of a row-major X (rows, columns), seen by the library as (columns, rows).
@@ -34,8 +35,8 @@ struct Factor {
   bool transposed;  ///< whether the library is to transpose what it sees
 };
 
-/// D = alpha A B + beta D + bias, D (m, n) column by column: n rows of m as tensors lie, d_stride
-/// elements apart.
+/// D = alpha A B + beta D + bias. The library takes D (m, n) column by column. As a tensor it has n
+/// rows of m elements, d_stride elements apart.
 struct Product {
   int64_t m, n, k;
   Factor a, b;
@@ -44,9 +45,9 @@ struct Product {
   Tensor bias;  ///< (m) or null
   float alpha = 1;
   float beta = 0;
-  /// FP8: no other sum than that of tensor cores. It cuts off up to 2^-13 of itself with every 32
-  /// products, 1% over 2,560 channels; a code has been rounded by up to 6%. Gradients, whose sums
-  /// are as long as the batch, do without.
+  /// FP8: only tensor cores sum. Their sum loses up to 2^-13 of itself with every 32 products, so
+  /// up to 1% over 2,560 channels. (The rounding of a code is up to 6%.) Sums over a batch are
+  /// longer, so backward does not use it.
   bool fast_sums = false;
 };
 
@@ -85,8 +86,8 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t whic
 }
 
 /// CUBLAS_COMPUTE_32F: FP32 factors are not rounded to TF32. Tensor cores keep some 14 bits of a
-/// sum of FP8 products. The library adds it to a sum in FP32 after every few of them, unless it may
-/// be fast.
+/// sum of FP8 products. Without fast_sums the library adds this sum to one in FP32 after every few
+/// products.
 Description describe(const Product& p) {
   cublasLtMatmulDesc_t made = nullptr;
   CHECK_CUDA(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -132,7 +133,8 @@ struct Plan {
   Layout a, b, d;
 };
 
-/// The library's first proposal. Split sums only through FP32: the output is rounded once.
+/// The library's first proposal. It may split a sum only if it joins the parts in FP32: so the
+/// output is rounded once.
 cublasLtMatmulAlgo_t choose(const CudaDevice& device, const Product& p, const Plan& plan) {
   cublasLtMatmulPreference_t made = nullptr;
   CHECK_CUDA(cublasLtMatmulPreferenceCreate(&made));
@@ -183,18 +185,18 @@ void multiply(const Ctx& ctx, const Product& p) {
 
 // ---- FP8 factors ---------------------------------------------------------------------------
 
-/// Where FP8 weights do not fit into scratch as a product needs them, columns of the result in one
+/// Where widened weights do not fit into scratch, the result is computed in parts. The columns of a
 /// part are a multiple of this.
 constexpr int64_t kColumnGroup = 64;
 
-/// The 16-bit type that FP8 factors become: that of the factor or the result beside them.
+/// The 16-bit type that FP8 factors are widened to: F16 if an operand has it, else BF16.
 Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
   for (const Tensor& x : {a, b, d})
     if (x.dtype == Dtype::F16) return Dtype::F16;
   return Dtype::BF16;
 }
 
-/// The transposed copy of a matrix of codes, as a matrix; null if there is none.
+/// The transposed copy of a matrix of codes. Null if there is none.
 Tensor turned(const Tensor& x) {
   Tensor other = x;
   other.ptr = x.turned;
@@ -203,7 +205,7 @@ Tensor turned(const Tensor& x) {
   return other;
 }
 
-/// Whether the chip's units for FP8 take these factors of d, matrices along whose rows is summed.
+/// Whether tensor cores multiply FP8 factors a and b of d. The sum runs along rows of both.
 bool on_units(const Ctx& ctx, const Tensor& a, const Tensor& b, const Tensor& d) {
   if (!is_fp8(a.dtype) || !is_fp8(b.dtype) || (a.dtype == Dtype::E5M2 && b.dtype == Dtype::E5M2))
     return false;
@@ -214,14 +216,14 @@ bool on_units(const Ctx& ctx, const Tensor& a, const Tensor& b, const Tensor& d)
   return fit;
 }
 
-/// What the product of two tensors' codes must be multiplied by. The scales of a step stand still
-/// while it runs, so the host may read them before the device has come here.
+/// The factor that undoes the scales of two tensors' codes. Scales do not change during a step. So
+/// the host may read them before the device has come here.
 float unscale(const Tensor& a, const Tensor& b) {
   return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
 }
 
-/// How many rows of operands go into one product, so that what FP8 widens to fits into scratch
-/// beside `fixed` bytes: all of them, or parts of about one size.
+/// How many rows of operands go into one product: all of them, or parts of about one size. A part's
+/// widened factors fit into scratch beside `fixed` bytes.
 int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed,
                      std::initializer_list<Tensor> xs) {
   int64_t row_bytes = 0;
@@ -233,8 +235,8 @@ int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed,
   return ceil_div(rows, ceil_div(rows, fit));
 }
 
-/// How many columns of the result go into one product: all of them, unless what w widens to, in
-/// FP8, would take more than half of the room for it. An MLP's does from 1,449 channels on.
+/// How many columns of the result go into one product: all of them, unless the widened w would take
+/// more than half of the room. An MLP's weight does so from 1,449 channels on.
 int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w) {
   if (!is_fp8(w.dtype) || w.size() == 0) return columns;
   const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (2 * w.size() / columns);
@@ -251,8 +253,8 @@ struct Linear {
   Tensor bias;
 };
 
-/// The `count` columns of out from `begin` on, of factors that are widened if they are FP8, in as
-/// many parts of rows as fit.
+/// Computes columns [begin, begin + count) of out. FP8 factors are widened, as many rows at a time
+/// as fit.
 void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count) {
   const Dtype dtype = widened_dtype(l.inp, l.w, l.out);
   const auto widened = [&](const Tensor& x, int64_t first, int64_t columns, int64_t& offset) {
@@ -281,7 +283,7 @@ void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t co
   }
 }
 
-/// On the units for FP8, or in as many parts of columns as fit.
+/// Multiplies FP8 on tensor cores if they can. Widened weights are taken in parts that fit.
 void multiply_linear(const Ctx& ctx, const Linear& l) {
   const int64_t columns = l.out.dim(1), rows = l.inp.dim(0), k = l.inp.dim(1);
   if (const Tensor w = l.transpose_w ? l.w : turned(l.w); on_units(ctx, w, l.inp, l.out))

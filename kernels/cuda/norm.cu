@@ -29,24 +29,15 @@ class LaneRow {
       if (column(i) < C_) part_[i] = Packed<W, T>(from_ + column(i));
   }
 
-  /// Calls f(c, part) for the parts. A part begins at column c.
-  template <class F>
-  __device__ void each(F&& f) const {
+  /// Calls f(c, parts) with the parts of this row and of others that begin at column c.
+  template <class F, class... Others>
+  __device__ void each(F&& f, const Others&... other) const {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      if (column(i) < C_) f(column(i), part_[i].wide());
-    if constexpr (N == 0)
-      for (int i = 0; column(i) < C_; ++i) f(column(i), load<W>(from_ + column(i)));
-  }
-  /// Calls f(c, part, part of `other`).
-  template <class F>
-  __device__ void each(const LaneRow& other, F&& f) const {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      if (column(i) < C_) f(column(i), part_[i].wide(), other.part_[i].wide());
+      if (column(i) < C_) f(column(i), part_[i].wide(), other.part_[i].wide()...);
     if constexpr (N == 0)
       for (int i = 0; column(i) < C_; ++i)
-        f(column(i), load<W>(from_ + column(i)), load<W>(other.from_ + column(i)));
+        f(column(i), load<W>(from_ + column(i)), load<W>(other.from_ + column(i))...);
   }
 
   /// Between two passes: parts stay as they lie in memory, in half the registers of floats.
@@ -102,26 +93,28 @@ __global__ void __launch_bounds__(kThreads)
   LaneRow<T, W, N> own_x(inp + row * C, C), own_d(dout + row * C, C);
   const float m = mean ? mean[row] : 0, r = rstd[row];
   float sum_g = 0, sum_g_xhat = 0;
-  own_x.each(own_d, [&](int c, const Floats<W>& x, const Floats<W>& d) {
+  const auto add = [&](int c, const Floats<W>& x, const Floats<W>& d) {
     const Floats<W> weight = load<W>(w + c);
     for (int i = 0; i < W; ++i) {
       const float g = d.at[i] * weight.at[i];
       sum_g += g;
       sum_g_xhat = fmaf(g, (x.at[i] - m) * r, sum_g_xhat);
     }
-  });
+  };
+  own_x.each(add, own_d);
   const float mean_g = mean ? warp_sum(sum_g) / static_cast<float>(C) : 0;
   const float mean_g_xhat = warp_sum(sum_g_xhat) / static_cast<float>(C);
   own_x.forget_wide();
   own_d.forget_wide();
-  own_x.each(own_d, [&](int c, Floats<W> x, const Floats<W>& d) {
+  const auto write = [&](int c, Floats<W> x, const Floats<W>& d) {
     const Floats<W> weight = load<W>(w + c);
     for (int i = 0; i < W; ++i) {
       const float g = d.at[i] * weight.at[i], xhat = (x.at[i] - m) * r;
       x.at[i] = r * fmaf(-xhat, mean_g_xhat, g - mean_g);
     }
     store<W>(dinp + row * C + c, x);
-  });
+  };
+  own_x.each(write, own_d);
 }
 
 /// Passes the number of parts of a LaneRow to a lambda.

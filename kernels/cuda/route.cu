@@ -65,17 +65,23 @@ __global__ void route_tokens(Route r, RouteShape s, RouteRule rule) {
   for (int64_t j = 0; j < s.k; ++j) r.weight[row * s.k + j] = p[chosen[j]] / sum;
 }
 
-/// One block per sequence. First each thread takes an expert, then each takes some tokens.
+/// One block per sequence. First each warp takes an expert, its lanes tokens; then each thread
+/// takes tokens.
 __global__ void sum_sequences(Route r, RouteShape s, RouteRule rule) {
   const int64_t b = blockIdx.x;
   const float *x = r.logits + b * s.T * s.E, *p = r.scores + b * s.T * s.E;
   const int32_t* chosen = r.expert + b * s.T * s.k;
   float balance = 0, z = 0;
-  for (int64_t e = threadIdx.x; e < s.E; e += kThreads) {
+  for (int64_t e = warp_index(); e < s.E; e += kThreads / kWarp) {
     int32_t load = 0;
     float P = 0;
-    for (int64_t pair = 0; pair < s.T * s.k; ++pair) load += chosen[pair] == e;
-    for (int64_t t = 0; t < s.T; ++t) P += p[t * s.E + e] / divisor(p + t * s.E, s.E, rule);
+    for (int64_t pair = lane_index(); pair < s.T * s.k; pair += kWarp) load += chosen[pair] == e;
+#pragma unroll 4  // loads of four tokens are in progress at once
+    for (int64_t t = lane_index(); t < s.T; t += kWarp)
+      P += p[t * s.E + e] / divisor(p + t * s.E, s.E, rule);
+    load = warp_sum(load);
+    P = warp_sum(P);
+    if (lane_index() > 0) continue;
     r.load[b * s.E + e] = load;
     balance += share(load, s) * (P / static_cast<float>(s.T));
   }

@@ -45,11 +45,6 @@ __device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
   }
 }
 
-__device__ Limb warp_sum(Limb x) {
-  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
-  return x;
-}
-
 /// partial (R,kLimbs,stripes): the squared norms of the leaves that each stripe of a row has. A
 /// thread takes every (stripes x threads)-th leaf. x (R,N). One block per stripe.
 template <int W>

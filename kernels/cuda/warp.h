@@ -16,7 +16,10 @@ __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWar
 
 /// What a reduction over a warp or a block computes.
 struct Sum {
-  __device__ float operator()(float a, float b) const { return a + b; }
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
   static constexpr float kNeutral = 0;
 };
 
@@ -27,14 +30,16 @@ struct Max {
 };
 
 /// x of all 32 lanes joined, in every lane.
-template <class Join>
-__device__ float warp_reduce(float x, Join join) {
+template <class T, class Join>
+__device__ T warp_reduce(T x, Join join) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) x = join(x, __shfl_xor_sync(kAllLanes, x, step));
   return x;
 }
-__device__ inline float warp_sum(float x) { return warp_reduce(x, Sum{}); }
-__device__ inline float warp_max(float x) { return warp_reduce(x, Max{}); }
+template <class T>
+__device__ T warp_sum(T x) {
+  return warp_reduce(x, Sum{});
+}
 
 /// x of all threads of the block joined, in every thread: first within each warp, then over warps.
 /// All threads must call it, in a one-dimensional block of whole warps.

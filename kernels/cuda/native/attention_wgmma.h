@@ -1,8 +1,8 @@
-// Attention's blocks on Hopper's tensor cores, for BF16 and heads of 64 channels: Mma
-// (attention_mma.h) with two differences. Four warps, a team of 64 rows, multiply together, and
-// right factors are read by the tensor cores themselves: once for 64 rows, where Mma reads them
-// once for 32 and passes them through registers. What is left of a warp's registers is room for
-// more warps, which compute exponentials while others multiply.
+// The engine of attention on Hopper's tensor cores, for BF16 and heads of 64 channels. It is Mma
+// (attention_mma.h) with two differences. Four warps, a team of 64 rows, multiply together. And the
+// tensor cores read right factors themselves, once for 64 rows; Mma reads them once for 32, through
+// registers. The registers that become free make room for more warps, which compute exponentials
+// while others multiply.
 #pragma once
 
 #include "kernels/cuda/attention_mma.h"
@@ -10,14 +10,14 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// An engine of attention that multiplies on Hopper's tensor cores. Blocks of heads of 64 channels.
+/// Multiplies on Hopper's tensor cores, four warps together.
 template <int kWarps, int kPartnerRows, int kScoreColumns>
 struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
   using T = __nv_bfloat16;
   using Base = Mma<T, 64, 1, kWarps, kPartnerRows, kScoreColumns>;
   using Base::kThreads, Base::kNeighbors, Base::kSlice, Base::kPartners;
   using typename Base::Four, typename Base::Scores, typename Base::Sums;
-  static constexpr int kBlocks = 2;  ///< of an SM
+  static constexpr int kBlocks = 2;  ///< an SM holds
   static constexpr int kTeamRows = 64;
   static constexpr int kStride = 64;
   static_assert(kWarps % 4 == 0);
@@ -44,8 +44,8 @@ struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
       cp_async_16(to + i * kStride, from, first + row + i < rows.count);
   }
 
-  /// The rows of a team stay in their tile. (Kept in registers as Mma keeps them, ptxas 13.0 gave
-  /// their registers to the weights, too, in a loop over partners.)
+  /// The rows of a team stay in their tile. If they were in registers, as with Mma, ptxas 13.0
+  /// would give these registers to the weights, too, in the loop over partners.
   using Owned = const T*;
   static __device__ Owned owned(const T* tile) { return tile + team_row() * kStride; }
 

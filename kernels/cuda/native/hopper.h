@@ -1,5 +1,5 @@
-// Operations that have a second version for Hopper, whose instructions (sm_90a) no other GPU has,
-// an older or a newer one. kernels/cuda/on_cpu/hopper.h says that the stand-in for a GPU is none.
+// Operations that have a second version for Hopper. Its instructions (sm_90a) run on no other GPU,
+// older or newer. kernels/cuda/on_cpu/hopper.h says that the stand-in for a GPU is no Hopper.
 #pragma once
 
 #include "kernels/context.h"

@@ -63,20 +63,6 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) {
                : "memory");
 }
 
-/// Two matrices; the addresses of lanes 0 to 15 count, those of others must be valid, too.
-__device__ inline void ldmatrix_x2(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-
 /// Starts copying 16 bytes from global to shared memory, both aligned to 16; zeros if not `valid`
 /// (`global` is then not read). They have arrived after cp_async_wait() in this thread, and after
 /// a later barrier in others.

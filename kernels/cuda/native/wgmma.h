@@ -4,10 +4,10 @@
 // mma_16x8x16 has them (ptx.h). A lies in registers in the same way, or in shared memory. The
 // tensor cores read B from shared memory, once for all four warps.
 //
-// A tile there has rows of 64 elements, 128 bytes, whose eight pieces of 16 bytes are swapped, so
-// that eight rows one below the other lie in different banks: piece p of row r is where p ^ (r % 8)
-// would be. The tile starts at a multiple of 1024 bytes. (PTX ISA, "Asynchronous Warpgroup Level
-// Matrix Instructions", 128-byte swizzling.)
+// A tile in shared memory has rows of 64 elements, 128 bytes. The eight pieces of 16 bytes in a row
+// are swapped: piece p of row r lies where p ^ (r % 8) would be. So one column of eight neighboring
+// rows lies in different banks. The tile starts at a multiple of 1024 bytes. (PTX ISA,
+// "Asynchronous Warpgroup Level Matrix Instructions", 128-byte swizzling.)
 #pragma once
 
 #include "ptx.h"
@@ -17,27 +17,27 @@ namespace ladder::LADDER_CUDA {
 /// Where element d (a multiple of 8) of row `row` lies in a tile of 64 columns, in elements.
 __device__ inline int swizzled(int row, int d) { return row * 64 + (d ^ row % 8 * 8); }
 
-/// Where a factor lies: the lower half of a matrix descriptor, in which an address counts 16 bytes,
-/// so that a step of 16 bytes is an addition of 1. The factor is 64 rows of a tile, 16 elements of
-/// each from `first` on, or 16 whole rows.
+/// Where a factor lies: the lower half of a matrix descriptor. Its addresses count 16 bytes, so a
+/// step of 16 bytes adds 1. The factor is 64 rows of a tile, 16 elements of each from `first` on,
+/// or 16 whole rows.
 __device__ inline uint32_t describe(const void* first) {
   return 1u << 16 | (shared_address(first) & 0x3FFFF) >> 4;
 }
 
-/// What this thread wrote to shared memory is seen by tensor cores behind the next barrier.
+/// After the next barrier, tensor cores see what this thread has written to shared memory.
 __device__ inline void fence_shared_for_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Before the first product that reads or adds to registers written since the last.
+/// Called before a product if registers that it reads or adds to have been written since the last.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// Makes one group of the products started since the last call.
+/// Makes one group of all products started since the last call.
 __device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most kPending of the latest groups are still computed. `sums`: what the waiting
-/// is for; no read of it moves before this.
+/// Waits until at most kPending of the latest groups are unfinished. The compiler moves no read of
+/// `sums` to before the wait.
 template <int kPending, int N>
 __device__ void wait_for_products(float (&sums)[N][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -56,7 +56,8 @@ __device__ void wait_for_products(float (&sums)[N][4]) {
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 
 /// Starts D = A B^T, or D += A B^T if `add`: 64 rows of one tile times 64 rows of another, 16
-/// elements of each. The upper half of a descriptor: groups of eight rows are 1024 bytes apart.
+/// elements of each. The upper half of a descriptor says that groups of eight rows are 1024 bytes
+/// apart.
 __device__ inline void start_product_of_rows(float (&d)[8][4], uint32_t a, uint32_t b, bool add) {
   asm volatile(
       "{.reg .pred add; .reg .b64 a, b;\n"
@@ -67,7 +68,7 @@ __device__ inline void start_product_of_rows(float (&d)[8][4], uint32_t a, uint3
       : "r"(a), "r"(b), "r"(static_cast<int>(add)));
 }
 
-/// Starts D += A B: A from registers, B 16 rows of a tile.
+/// Starts D += A B. A lies in registers, B is 16 rows of a tile.
 __device__ inline void start_product(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b) {
   asm volatile(
       "{.reg .b64 b;\n"

@@ -23,16 +23,10 @@ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
 inline void forget(uint32_t&) {}
 
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, Where where = Where::current()) {
-  on_cpu::load_matrices(r, 4, row, false, where);
+  on_cpu::load_matrices(r, row, false, where);
 }
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, Where where = Where::current()) {
-  on_cpu::load_matrices(r, 4, row, true, where);
-}
-inline void ldmatrix_x2(uint32_t (&r)[2], const void* row, Where where = Where::current()) {
-  on_cpu::load_matrices(r, 2, row, false, where);
-}
-inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row, Where where = Where::current()) {
-  on_cpu::load_matrices(r, 2, row, true, where);
+  on_cpu::load_matrices(r, row, true, where);
 }
 
 inline void cp_async_16(void* shared, const void* global, bool valid = true) {

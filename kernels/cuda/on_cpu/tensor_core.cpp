@@ -42,7 +42,6 @@ void multiply(const Lanes& lanes) {
 
 struct Load {
   uint32_t* r;
-  int count;
   const void* row;
   bool transposed;
 };
@@ -59,7 +58,7 @@ void load(const Lanes& lanes) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto& part = *static_cast<const Load*>(lanes[static_cast<size_t>(lane)]);
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < part.count; ++i) {
+    for (int i = 0; i < 4; ++i) {
       const auto at = [&](int half) {
         return part.transposed ? matrix_element(lanes, i, 2 * t + half, g)
                                : matrix_element(lanes, i, g, 2 * t + half);
@@ -77,9 +76,9 @@ void multiply_fragments(const Format& format, float* d, const uint32_t* a, const
   meet_warp("mma", kAll, &mine, multiply, where);
 }
 
-void load_matrices(uint32_t* r, int count, const void* row, bool transposed, Where where) {
+void load_matrices(uint32_t* r, const void* row, bool transposed, Where where) {
   check_shared(row, 16, "ldmatrix from an address");
-  Load mine{.r = r, .count = count, .row = row, .transposed = transposed};
+  Load mine{.r = r, .row = row, .transposed = transposed};
   meet_warp("ldmatrix", kAll, &mine, load, where);
 }
 

@@ -13,7 +13,7 @@ namespace ladder::on_cpu {
 void multiply_fragments(const Format& format, float* d, const uint32_t* a, const uint32_t* b,
                         Where where);
 
-/// r[i] of each lane gets its part of matrix i of `count`, transposed or not.
-void load_matrices(uint32_t* r, int count, const void* row, bool transposed, Where where);
+/// r[i] of each lane gets its part of matrix i of four, transposed or not.
+void load_matrices(uint32_t* r, const void* row, bool transposed, Where where);
 
 }  // namespace ladder::on_cpu

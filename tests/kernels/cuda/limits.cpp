@@ -48,6 +48,23 @@ TEST_F(CudaLimits, HostTensorsAreRefused) {
   EXPECT_THROW(k.scale(Ctx{}, up(a), 2), CheckError);
 }
 
+/// The threads of all blocks take kOnce weights at once; some have a second turn.
+TEST_F(CudaLimits, Adam8BitOfManyWeights) {
+  constexpr int64_t kOnce = int64_t{512} * 512 * 4, n = kOnce + 203;
+  AdamStep step{};
+  step.lr = 0.1F;
+  step.correction1 = step.correction2 = 1;
+  const Tensor w = up(host.filled({n}, 1)), grad = host.filled({n}, 0.5F);
+  for (int64_t i = kOnce; i < n; ++i) set(grad, i, -0.5F);
+  const Tensor m = up(host.zeros(Dtype::U8, {n})), v = up(host.zeros(Dtype::U8, {n}));
+  const Tensor scales = host.filled({ceil_div(n, kQuantBlock)}, 0);
+  k.adamw8bit_update(ctx, w, m, up(scales), v, up(scales), up(grad), step);
+  const Tensor got = down(w);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) wrong += at(got, i) != (i < kOnce ? 0.9F : 1.1F);
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST_F(CudaLimits, SumsNeedScratch) {
   Ctx poor = ctx;
   poor.scratch.shape = {1, 100};

@@ -254,6 +254,17 @@ TEST_F(Matmul, AWeightThatNoRowMetHasNoGradient) {
   }
 }
 
+TEST_F(Matmul, TheHostWaitsOnceForOffsets) {
+  const ExpertRows rows{.offsets = share(host.zeros(Dtype::I32, {3})),
+                        .row = up(host.zeros(Dtype::I32, {1, 4, 1})),
+                        .from = up(host.zeros(Dtype::I32, {4}))};
+  k.expert_rows(ctx, rows, up(host.tokens({1, 4, 1}, 2)), 0);
+  EXPECT_TRUE(device().host_lacks_offsets);
+  const Tensor x = up(host.random({4, 8})), w = up(host.random({2, 8, 8}));
+  k.grouped_matmul_forward(ctx, up(host.random({4, 8})), x, w, rows, kLeaves);
+  EXPECT_FALSE(device().host_lacks_offsets);
+}
+
 TEST_F(Matmul, ScalesOfFp8AreLegal) {
   const Tensor dout = host.zeros(Dtype::BF16, {1, 2, 5}), dw = out(Dtype::F32, {5, 4});
   for (const float scale : {2 * kMaxFp8Scale, 0.5F / kMaxFp8Scale, 0.0F}) {

@@ -23,17 +23,17 @@ __global__ void multiply(float* d, const T* a, const T* b) {
   __syncthreads();
 
   // Lane 8 i + j brings row j of matrix i: those of A lie as a[0..3] are numbered.
-  uint32_t x[4], y[2];
+  uint32_t x[4], y[4];
   dev::ldmatrix_x4(x, A + (lane % 16) * kK + lane / 16 * 8);
   if constexpr (kTransposed)
-    dev::ldmatrix_x2(y, B + (lane % 8) * kK + lane / 8 % 2 * 8);
+    dev::ldmatrix_x4(y, B + (lane % 8) * kK + lane / 8 % 2 * 8);
   else
-    dev::ldmatrix_x2_trans(y, B + (lane % 16) * kN);
+    dev::ldmatrix_x4_trans(y, B + (lane % 16) * kN);
 
   const int g = lane / 4, t = lane % 4;
   float sum[4];
   for (int i = 0; i < 4; ++i) sum[i] = d[(g + i / 2 * 8) * kN + 2 * t + i % 2];
-  dev::mma_16x8x16<T>(sum, x, y);
+  dev::mma_16x8x16<T>(sum, x, {y[0], y[1]});
   for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * kN + 2 * t + i % 2] = sum[i];
 }
 

@@ -30,7 +30,7 @@ class Experts : public VsRef {
   }
   BothRows rows_of(const Tensor& expert, int64_t E, int64_t capacity) {
     const BothRows rows{{.offsets = share(host.zeros(Dtype::I32, {E + 1})),
-                         .row = out(Dtype::I32, expert.shape),
+                         .row = up(host.tokens(expert.shape, 3)),
                          .from = out(Dtype::I32, {expert.size()})},
                         sorted(host, expert, E, capacity)};
     k.expert_rows(ctx, rows.device, up(expert), capacity);
