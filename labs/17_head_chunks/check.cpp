@@ -42,10 +42,11 @@ Options options_of(const Sheet& sheet, const Case& c) {
   return o;
 }
 
+/// But for the scratch memory of kernels.
 int64_t held(const Options& o) {
   const Layout layout(o);
   const Memory m{o, layout};
-  return m.arena.peak()[Mem::Activation] + m.arena.peak()[Mem::Workspace];
+  return m.arena.peak()[Mem::Activation] + m.arena.peak()[Mem::Workspace] - scratch_bytes(o.run);
 }
 
 void run_head(Sheet& sheet, const Case& c) {
