@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "chapters/28_async_checkpoint/async_save.h"
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 /// What the functions below have been asked for. They take the place of the C library's.
 struct Disk {
   std::mutex mutex;
-  std::vector<std::string> done;   ///< "sync DIR", "rename LINK", "remove FILE"
+  std::vector<std::string> done;   ///< "sync INODE", "rename LINK", "remove FILE"
   int fail_at = -1;                ///< this one of them fails
   std::atomic<bool> held = false;  ///< whether runs of bytes wait
   std::atomic<bool> full = false;  ///< whether they fail
@@ -46,18 +46,19 @@ void forget(int fail_at = -1) {
   disk.fail_at = fail_at;
 }
 
-std::string path_of(int fd) {
-  char path[PATH_MAX];
-  const ssize_t n = ::readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), path, sizeof path);
-  return n > 0 ? std::string(path, static_cast<size_t>(n)) : "";
-}
+/// What `disk` calls a file or a folder that is synchronized: its inode. Only /proc would tell its
+/// path, and where a grader runs the program there is none.
+std::string name_of(const struct stat& file) { return fmt::format("{}", file.st_ino); }
 
 }  // namespace
 }  // namespace ladder::lab
 
 extern "C" {
 
-int fsync(int fd) { return ladder::lab::note("sync", ladder::lab::path_of(fd)) ? -1 : 0; }
+int fsync(int fd) {
+  struct stat file = {};
+  return ::fstat(fd, &file) != 0 || ladder::lab::note("sync", ladder::lab::name_of(file)) ? -1 : 0;
+}
 
 int rename(const char* from, const char* to) noexcept {
   return ladder::lab::note("rename", to) ? -1 : ::renameat(AT_FDCWD, from, AT_FDCWD, to);
@@ -122,6 +123,11 @@ int64_t found(const fs::path& dir) {
   }
 }
 
+std::string sync_of(const fs::path& path) {
+  struct stat file = {};
+  return ::stat(path.c_str(), &file) == 0 ? "sync " + name_of(file) : "";
+}
+
 /// Where an operation is in disk.done from `from` on; past its end if nowhere.
 int64_t when(const std::string& operation, int64_t from = 0) {
   const auto begin = disk.done.begin() + std::min<int64_t>(from, std::ssize(disk.done));
@@ -141,8 +147,8 @@ void run_commits(Sheet& sheet, int64_t keep) {
     };
     row("the switch is one rename", rename < all);
     row("files are durable before it",
-        when("sync " + home.generation(step).string()) < rename && when("sync " + dir) < rename);
-    const int64_t durable = when("sync " + dir, rename + 1);
+        when(sync_of(home.generation(step))) < rename && when(sync_of(folder.path)) < rename);
+    const int64_t durable = when(sync_of(folder.path), rename + 1);
     bool early = false;
     for (int64_t i = 0; i < std::min(durable, all); ++i)
       early =

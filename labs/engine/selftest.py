@@ -4,13 +4,14 @@ a mutant fails at its own gate first. The reference of an extension is not in th
   python3 -m engine.selftest BUILD NN [--every-mutant]     in the folder labs/; its targets are built
 
 A mutant takes some seconds to compile: without the flag only the first and the last are compiled. Of
-all others it is still held that they fit the tree.
+all others it is still held that they fit the tree. With the flag the reference is graded, too, where
+root can build the walls: a check may need what stands outside of them.
 """
 
 import sys
 from pathlib import Path
 
-from . import judge
+from . import judge, sandbox
 from .build import Build, DoesNotCompile
 from .labs import ROOT, find, mutated, stub
 
@@ -38,6 +39,8 @@ def first_failure(results):
 def faults_of(lab, build, every_mutant):
     if not lab.is_extension:
         yield from faults_of_reference(lab, build)
+        if every_mutant and sandbox.has_room():
+            yield from faults_in_a_room(lab, build)
     yield from faults_of_stub(lab, build)
     mutants = lab.mutants()
     if not 3 <= len(mutants) <= 12:
@@ -62,6 +65,14 @@ def faults_of_reference(lab, build):
             failed = fault
         if failed:
             yield f"with seed {seed} the reference fails: {failed}"
+
+
+def faults_in_a_room(lab, build):
+    folder = build.folder / "labs/selftest" / lab.number / "reference"
+    write(folder, {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files})
+    results = judge.check_seeds(lab, build, folder, [1], program=True, guarded=True)[0][0]
+    if failed := first_failure(results):
+        yield f"graded in a room, the reference fails at {failed}"
 
 
 def faults_of_stub(lab, build):
