@@ -4,11 +4,17 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/25_corpus/rules.h"
 #include "common/checksum.h"
+#include "common/data/json_document.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
 #include "common/output_file.h"
@@ -87,6 +93,15 @@ class Output {
   bool is_directory_, is_new_ = false;
   std::vector<std::unique_ptr<LineWriter>> files_;
 };
+
+/// The line of a document, with what these sets leave of its text.
+inline std::string with_lines_deleted(std::span<const RuleSet> filter, std::string_view line) {
+  JsonDocument document;
+  read_document(line, document);
+  return fmt::format("{}{}{}", line.substr(0, document.begin),
+                     nlohmann::json(without_lines(filter, document.text)).dump(),
+                     line.substr(document.end));
+}
 
 /// A sum of hashes: equal for equal sets of lines, whatever their order.
 class SetHash {

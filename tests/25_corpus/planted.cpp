@@ -142,6 +142,28 @@ TEST_F(Corpus, LinesStayAsTheyWereInFilesOfTheirNames) {
             "{}]}\n");
 }
 
+TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
+  const std::string line = R"(end here, as lines of C4 do.\n)";
+  const std::string full = line + line + line + line + "And so \\u00e9.";
+  const std::string rest = R"( "n": 1.50e2, "deep": {"text": ["x\u0020", {}]}, "id":)";
+  write("a.jsonl", "{" + rest + "1, \"text\" : \"Home\\n" + full + "\"}\n{\"id\":0,\"text\":\"" +
+                       full + "\\nMore \"}\n{\"text\":\"Home\"}\n");
+  std::string want;
+  for (const std::string layout : {"", " --threads 2", " --ranks 3"}) {
+    const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4" + layout);
+    // The texts are equal now, and "0" is the lesser id.
+    EXPECT_EQ(nlohmann::json::parse(read("o.jsonl"))["text"].get<std::string>().size(), 126U);
+    for (const char* row : {"read                                     0           3            267",
+                            "c4: lines deleted                        0           3            252",
+                            "c4.sentences                             1           2            252",
+                            "exact                                    1           1            126"})
+      EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
+  }
+  call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
+  EXPECT_EQ(read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
+            "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
+}
+
 TEST_F(Corpus, CompressedFilesHoldTheSame) {
   const Ended plain = call("25_corpus", "--data all.jsonl --out o.jsonl --dedup near");
   const Ended packed = run("25_corpus", words("--data all.jsonl --out o.jsonl.zst --dedup near"));

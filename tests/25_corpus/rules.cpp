@@ -83,18 +83,57 @@ const Rule& rule_of(const std::string& name) {
 TEST(Rules, KeepATextAtTheThresholdAndRemoveOneBeyondIt) {
   for (const auto& [name, both] : texts()) {
     const Rule& rule = rule_of(name);
-    const Ratio is = rule.measure(CutText(both.kept)), beyond = rule.measure(CutText(both.removed));
-    EXPECT_TRUE(rule.keeps(CutText(both.kept))) << name << " " << is.over << " / " << is.under;
-    EXPECT_FALSE(rule.keeps(CutText(both.removed)))
-        << name << " " << beyond.over << " / " << beyond.under;
+    for (const bool kept : {true, false}) {
+      const std::string text = without_lines(std::array{rule.set}, kept ? both.kept : both.removed);
+      const Ratio is = rule.measure(CutText(text));
+      EXPECT_EQ(rule.keeps(CutText(text)), kept) << name << " " << is.over << " / " << is.under;
+    }
   }
 }
 
 TEST(Rules, AreAskedInTheOrderOfTheSets) {
-  const CutText text("{ is a brace.");
-  EXPECT_EQ(name_of(*broken_rule({RuleSet::C4, RuleSet::Gopher}, text)), "c4.braces");
-  EXPECT_EQ(name_of(*broken_rule({RuleSet::Gopher, RuleSet::C4}, text)), "gopher.few_words");
+  std::string text = "{ is a brace.";
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::C4, RuleSet::Gopher}, text)), "c4.braces");
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::Gopher, RuleSet::C4}, text)),
+            "gopher.few_words");
   EXPECT_EQ(broken_rule({}, text), nullptr);
+}
+
+TEST(Rules, JudgeWhatC4HasLeft) {
+  std::string full;
+  for (size_t i = 0; i < 6; ++i) full += (i == 0 ? "" : "\n") + words(99).substr(60 * i, 59) + ".";
+  const std::string menu = times(60, "Home\n");
+  std::string text = menu + full;
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::FineWeb}, text)), "fineweb.punctuation");
+  EXPECT_EQ(text, menu + full);
+  EXPECT_EQ(broken_rule(std::array{RuleSet::C4, RuleSet::FineWeb}, text), nullptr);
+  EXPECT_EQ(text, full);
+}
+
+TEST(C4, DeletesLinesAndCitations) {
+  for (const auto& [line, left] : {std::pair<std::string, std::string>{"two words.", ""},
+                                   {" three words end.\t", "three words end."},
+                                   {"and so \"on\"", "and so \"on\""},
+                                   {"and so on'", "and so on'"},
+                                   {"who is it?", "who is it?"},
+                                   {"what a day!", "what a day!"},
+                                   {"no full stop", ""},
+                                   {"and so on...", ""},
+                                   {"and so on…", ""},
+                                   {"a b " + std::string(1000, 'c') + ".", ""},
+                                   {"a b " + std::string(999, 'c') + ".",
+                                    "a b " + std::string(999, 'c') + "."},
+                                   {"it is JavaScript code.", ""},
+                                   {"our Privacy Policy {is} long.", "our Privacy Policy {is} long."},
+                                   {"our Privacy Policy is long.", ""},
+                                   {"lorem ipsum in Javascript.", "lorem ipsum in Javascript."},
+                                   {"it[1] is[] so[edit] [x] here[citation needed].",
+                                    "it is so [x] here."},
+                                   {"it is so. [12]", ""}})
+    EXPECT_EQ(c4_lines("\n\nbefore it stands this.\n\n" + line + "\n"),
+              "before it stands this." + (left.empty() ? "" : "\n" + left))
+        << line;
+  EXPECT_EQ(c4_lines("\n [1] it is so.\n"), "it is so.");
 }
 
 TEST(Rules, DivideByNothing) {
