@@ -1,4 +1,5 @@
-// C4 deletes lines of a document before it judges it (arXiv 1910.10683, section 2.2). A line goes if
+// C4 deletes lines of a document before it judges it (arXiv 1910.10683, section 2.2). A line goes
+// if
 //
 //   it has a word of more than 1,000 characters (the authors' code has this, but not their text)
 //   it has fewer than 3 words
@@ -51,7 +52,8 @@ inline std::string c4_lines(std::string_view text) {
     });
     if (words < kFewestWords || longest > kLongestWord) continue;
     const std::string line = without_citations(trimmed(whole));
-    if (!ends_with_any(line, std::array{".", "?", "!", "\"", "'"}) || line.ends_with("...")) continue;
+    if (!ends_with_any(line, std::array{".", "?", "!", "\"", "'"}) || line.ends_with("..."))
+      continue;
     const std::string lower = in_lower_case(line);
     const auto has = [&](const char* part) { return lower.find(part) != std::string::npos; };
     const bool goes = has("javascript") || (!has("{") && has_any(lower, kPolicies));

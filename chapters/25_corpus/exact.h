@@ -81,8 +81,8 @@ class EqualTexts {
 /// a time it reads as many groups as have `limit` bytes of text, but at least one.
 template <class F>
 void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filter,
-                   std::span<const LineEntry> lines,
-                   std::span<const std::vector<uint64_t>> groups, int64_t limit, F&& f) {
+                   std::span<const LineEntry> lines, std::span<const std::vector<uint64_t>> groups,
+                   int64_t limit, F&& f) {
   constexpr auto kNone = UINT32_MAX;
   while (!groups.empty()) {
     std::vector<uint32_t> group_of(lines.size(), kNone);

@@ -119,12 +119,20 @@ struct Inputs {
   }
 };
 
+NamedPaths paths_read(const Options& o) {
+  NamedPaths all = named_paths("--held-out", o.held_out.files);
+  all.emplace_back("--tokenizer", o.files.tokenizer);
+  for (const std::string& path : o.files.data) all.emplace_back("--data", path);
+  return all;
+}
+
 /// What rank 0 writes.
 struct Outputs {
   Output kept;
   std::optional<LineWriter> removed;
 
-  explicit Outputs(const FileOptions& o) : kept(o.out, o.data) {
+  Outputs(const FileOptions& o, NamedPaths taken) : kept(o.out, o.data, taken) {
+    require_own_place({"--removed", o.removed}, taken);
     if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
   }
   void commit() {
@@ -251,7 +259,7 @@ std::string write(LineFiles& files, std::span<const RuleSet> filter,
 void run_rank(Comm& comm, const Options& o) {
   Inputs in(o);
   std::optional<Outputs> out;
-  if (comm.rank() == 0) out.emplace(o.files);
+  if (comm.rank() == 0) out.emplace(o.files, paths_read(o));
   Records records = make_records(o);
   std::vector<LineEntry> lines = judge_all(comm, o, in, records);
   std::array<int64_t, 2> bytes{

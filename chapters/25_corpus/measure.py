@@ -17,20 +17,23 @@ from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = ROOT / "build/cpu/bin/ch25_corpus"
+PEERS = ROOT / "build/clients/corpus/venv/bin/python"  # which tests/clients/test_corpus.py --install makes
 BANDS, ROWS, PAIRS = 14, 8, 1000
 ALL_RULES = "--filter gopher,repetition,c4,fineweb"
+DELETED = "c4: lines deleted"
 FOLDERS = {"share/doc": "*", "lib/python3": "*.py", "include": "*.h", "share/perl": "*.p[lm]"}
 EXAMPLES = """# What the rules of chapter 25 throw away
 
-> `scripts/measure.py 25` makes this page, and no hand changes it. It asks each filter of its own about {texts:,} texts: a sample of the documentation, headers, Python and Perl under /usr of a Debian system ({machine}); and the Bible, whole and in parts of twenty verses.
+> `scripts/measure.py 25` makes this page, and no hand changes it. It asks each filter of its own about {texts:,} texts: a sample of the documentation, headers, Python and Perl under /usr of a Debian system; and the Bible, whole and in parts of twenty verses.
 
 Of each rule the page shows how many texts it removed, and the beginnings of ten: of all, if there are fewer. A text is counted under the first rule of its filter that it breaks. Rules that removed nothing are not here. Are you of the same opinion as the rule?"""
 TRAIN = "--model tiny --batch 12 --steps 400 --lr 1e-3 --schedule cosine --warmup 100 --clip 1"
 
 
-def corpus(texts, flags):
+def corpus(texts, flags, read=True):
     """(what it prints, objects that stay, objects that go, seconds of processor time, peak of memory in
-    bytes). The id of a document is its place, or its name if `texts` has names."""
+    bytes). The id of a document is its place, or its name if `texts` has names. Objects are read only
+    where they are wanted."""
     named = texts.items() if isinstance(texts, dict) else enumerate(texts)
     with tempfile.TemporaryDirectory(dir=ROOT / "runs") as folder:
         data, out, gone, printed, wrong = (pathlib.Path(folder) / name for name in
@@ -42,7 +45,7 @@ def corpus(texts, flags):
         _, status, used = os.wait4(program.pid, 0)
         if status != 0:
             raise SystemExit(f"measure.py: {wrong.read_text()}")
-        kept, removed = ([json.loads(line) for line in path.open()] for path in (out, gone))
+        kept, removed = ([json.loads(line) for line in path.open()] if read else [] for path in (out, gone))
         return printed.read_text(), kept, removed, used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss
 
 
@@ -62,40 +65,26 @@ def edited(draw, text, share):
     return re.sub(r"\w+", lambda m: word(draw) if draw.random() < share else m[0], text)
 
 
-def junk(draw, bible):
-    """Pages as the web has them."""
-    words = lambda n: " ".join(draw.choice(bible).split()[k % 90] for k in range(n))
-    menu = "\n".join(draw.choice(["Home", "About us", "Contact", "Products", "Sign in", "More…"]) for _ in range(40))
-    return draw.choice([
-        menu, menu + "\n" + words(60), "- " + "\n- ".join(words(6) for _ in range(30)),
-        words(80) + " # # #" * 12, "12 345 67 8.9 " * 40, "short page.", "",
-        "\n".join([words(12) + "."] * 8), words(200).replace(" ", "..."), words(70) + "\nLorem ipsum dolor sit.",
-        "\n".join(f"if (x == {i}) {{ return the_value_of(x, {i}); }} // and so on to the end." for i in range(40)),
-        "\n".join(words(15) + "…" for _ in range(9)), words(150), " ".join(["all of the same words"] * 30),
-        "\n".join(words(9) + " uses cookies." for _ in range(12))])
-
-
-def raw_documents(draw):
-    """The Bible, and what a crawl would have beside it."""
+def raw_documents(draw, real):
+    """The Bible, copies and edited ones of its documents, and 1,000 other texts."""
     bible = documents()
     raw = list(bible)
     for text in draw.sample(bible, 300):
         raw += [text] * draw.choice([1, 1, 1, 5])  # copies
     for text in draw.sample(bible, 300):
         raw.append(edited(draw, text, draw.choice([0.002, 0.005, 0.01])))
-    raw += [junk(draw, bible) for _ in range(400)]
+    raw += draw.sample(list(real.values()), 1000)
     draw.shuffle(raw)
     return bible, raw
 
 
-def funnel(draw):
-    bible, raw = raw_documents(draw)
+def funnel(draw, real):
+    bible, raw = raw_documents(draw, real)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", dir=ROOT / "runs") as held_out:
         held_out.writelines(json.dumps({"text": text}) + "\n" for text in draw.sample(bible, 10))
         held_out.flush()
         printed = corpus(raw, f"{ALL_RULES} --dedup near --held-out {held_out.name}")[0]
-    rows = [line.split() for line in printed.splitlines() if re.match(r"\S+ +\d+ +\d+ +\d+$", line)]
-    return rows, printed
+    return funnel_rows(printed), printed
 
 
 def real_texts(draw):
@@ -113,32 +102,37 @@ def real_texts(draw):
     return texts | {f"the Bible, part {i}": text for i, text in enumerate(documents())}
 
 
-def examples(draw):
+def examples(draw, texts):
     """Writes examples.md: what each rule throws away of real texts."""
-    texts = real_texts(draw)
     found = {}
-    for name in ("gopher", "repetition", "c4", "fineweb"):
-        _, kept, removed, *_ = corpus(texts, f"--filter {name} --dedup none")
-        for line in removed:
-            found.setdefault(line["removed_by"], []).append((line["id"], line["text"]))
-        for line in kept:
-            stay = set(line["text"].split("\n"))
-            gone = [part for part in texts[line["id"]].split("\n") if part.strip() and part.strip() not in stay]
-            found.setdefault("c4: lines deleted", []).extend((line["id"], part) for part in gone)
-    held_out = ROOT / "runs/held_out.jsonl"
-    held_out.write_text("".join(json.dumps({"text": text}) + "\n" for text in draw.sample(documents(), 20)))
-    for line in corpus(texts, f"--dedup near --held-out {held_out}")[2]:
-        found.setdefault(line["removed_by"], []).append((line["id"], line["text"]))
-    parts = [EXAMPLES.format(texts=len(texts), machine=machine())]
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", dir=ROOT / "runs") as held_out:
+        held_out.writelines(json.dumps({"text": text}) + "\n" for text in draw.sample(documents(), 20))
+        held_out.flush()
+        flags = [f"--filter {name} --dedup none" for name in ("gopher", "repetition", "c4", "fineweb")]
+        for more in [*flags, f"--dedup near --held-out {held_out.name}"]:
+            printed, kept, removed, *_ = corpus(texts, more)
+            found |= {row[0]: [] for row in funnel_rows(printed)[1:] if row[0] not in found}
+            for line in removed:
+                found[line["removed_by"]].append((line["id"], line["text"]))
+            for line in kept if DELETED in found and " c4 " in more else []:
+                stay = set(line["text"].split("\n"))
+                gone = [part for part in texts[line["id"]].split("\n") if part.strip() and part.strip() not in stay]
+                found[DELETED].extend((line["id"], part) for part in gone)
+    parts = [EXAMPLES.format(texts=len(texts))]
     for rule, all_ in found.items():
         shown = [f"- {name}: `{cut(text)}`" for name, text in sorted(draw.sample(all_, min(10, len(all_))))]
-        what = "lines" if " " in rule else "texts"
-        parts.append(f"## {rule}\n\n{len(all_):,} {what}" + ":\n\n" + "\n".join(shown))
+        parts.append("\n\n".join([f"## {rule}", f"{len(all_):,} {'lines' if rule == DELETED else 'texts'}:", "\n".join(shown)]))
     (HERE / "examples.md").write_text("\n\n".join(parts) + "\n")
 
 
 def cut(text):
-    return re.sub(r"[^\x20-\x7e\u00a1-\uffff]|`", "", " ".join(text.split()))[:100].strip()
+    """One line without addresses of people."""
+    return re.sub(r"\S+@\S+|[^\x20-\x7e\u00a1-\uffff]|`", "", " ".join(text.split()))[:100].strip() or " "
+
+
+def funnel_rows(printed):
+    """(rule, removed, documents, bytes)"""
+    return re.findall(r"(?m)^(\S.*?) +(\d+) +(\d+) +(\d+)$", printed)
 
 
 def pair(draw, shared, own):
@@ -224,31 +218,70 @@ def held_out_loss(draw):
     return table(["trained on", "held-out loss"], rows)
 
 
+def random_texts(draw, count, words):
+    known = [word(draw)[:draw.randint(2, 9)] for _ in range(5000)]
+    return [" ".join(draw.choices(known, k=words)) for _ in range(count)]
+
+
 def speed(draw):
-    words = [word(draw)[:draw.randint(2, 9)] for _ in range(5000)]
+    """Documents a second of a thread, by turns with others'."""
+    texts = {count: random_texts(draw, count, 310) for count in (20000, 2000, 300)}
+    path = ROOT / "runs/peers.jsonl"
+    ours = lambda flags: lambda some: corpus(some, flags, read=False)[3]
+
+    def theirs(name):
+        def seconds(some):
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+            return float(subprocess.run([PEERS, "-B", HERE / "peers.py", name, path], check=True, capture_output=True).stdout)
+        return seconds
+    columns = {"ours": [ours("--dedup exact"), ours("--dedup near"), ours(f"{ALL_RULES} --dedup none")]}
+    if PEERS.exists():
+        columns |= {"fast-dedup 0.1.0": [theirs("bloom"), theirs("minhash"), None],
+                    "datatrove 0.10.1": [None, theirs("datatrove"), None]}
+    counts = {"ours": 20000, "fast-dedup 0.1.0": 2000, "datatrove 0.10.1": 300}
+    best = {}
+    for _ in range(3):
+        for name, calls in columns.items():
+            for i, call in enumerate(calls):
+                if call:
+                    best[name, i] = max(best.get((name, i), 0), counts[name] / call(texts[counts[name]]))
+    size = sum(map(len, texts[20000])) / 20000
+    rows = [[what, *(f"{best[name, i]:,.0f}" if (name, i) in best else "" for name in columns)]
+            for i, what in enumerate(["exact duplicates", "MinHash", "all rules"])]
+    return (f"Documents of {size:,.0f} bytes in a second of processor time of one thread, the most of three turns, with "
+            f"reading and writing ({', '.join(f'{n:,} of {name}' for name, n in counts.items() if name in columns)}):\n\n"
+            + table(["", *columns], rows))
+
+
+def million(draw):
     rows = []
-    for count in (5000, 40000):
-        texts = [" ".join(draw.choices(words, k=310)) for _ in range(count)]
-        size = sum(map(len, texts)) / count
-        for flags in ("--dedup exact", "--dedup near", f"{ALL_RULES} --dedup none"):
-            seconds = corpus(texts, flags)[3]
-            rows.append([f"{count:,}", f"{size:,.0f}", f"`{flags}`", f"{seconds:.2f}", f"{count / seconds:,.0f}"])
-    return table(["documents", "bytes of one", "flags", "processor time, s", "documents a second and thread"], rows)
+    for count in (10000, 100000, 1000000):
+        texts = random_texts(draw, count * 9 // 10, 31)
+        texts += texts[:count // 10]
+        for flags in ("--dedup exact", "--dedup near"):
+            printed, _, _, seconds, peak = corpus(texts, f"{flags} --memory-limit 64MB", read=False)
+            in_files, removed = re.search(r"(\d+) of them in files", printed)[1], re.search(r"exact +(\d+)", printed)[1]
+            rows.append([f"{count:,}", f"`{flags}`", f"{int(removed):,}", f"{seconds:.2f}", f"{1e6 * seconds / count:.1f}",
+                         f"{peak / 2 ** 20:,.0f}", f"{int(in_files) / 2 ** 20:,.0f}"])
+    return (f"Documents of {sum(map(len, texts)) / len(texts):,.0f} bytes, of which a tenth are copies, one thread, "
+            "`--memory-limit 64MB`:\n\n" + table(["documents", "flags", "removed as `exact`", "processor time, s",
+                                                 "µs a document", "peak of memory, MiB", "records in files, MiB"], rows))
 
 
 def measure():
     draw = random.Random(25)
-    rows, printed = funnel(draw)
-    examples(draw)
+    real = real_texts(draw)
+    rows, printed = funnel(draw, real)
+    examples(draw, real)
     points = curve(draw)
     chart(rows, points)
     return "\n\n".join([
-        "The Bible in documents of twenty verses, with 300 of them copied once or five times, 300 edited, and 400 "
-        f"made-up pages of junk; ten of its documents are held out. `{ALL_RULES} --dedup near --held-out …` prints:",
+        "The Bible in documents of twenty verses, with 300 of them copied once or five times, 300 edited, and 1,000 "
+        f"other texts, of which [examples.md](examples.md) tells; ten of its documents are held out. `{ALL_RULES} --dedup near --held-out …` prints:",
         "```\n" + printed.strip() + "\n```",
         "![Bars of the documents that each rule leaves; and the share of pairs that are candidates, as a curve of their "
         "similarity with ten measured points on it](funnel.svg)",
-        "[examples.md](examples.md) shows what each rule throws away of real texts.",
+        "[examples.md](examples.md) shows ten texts that each rule throws away.",
         f"Candidates among {PAIRS:,} planted pairs of each similarity $s$, with {BANDS} bands of {ROWS}:",
         table(["s"] + [f"{s:.3f}" for s, _ in points],
               [["predicted"] + [f"{PAIRS * predicted(s):.0f}" for s, _ in points],
@@ -257,5 +290,5 @@ def measure():
         "are pairs whose documents are in one component:", recall(draw),
         f"What copies do: `ch06_checkpointing {TRAIN}` on as many bytes of three corpora, and the same text held out. "
         "What is shorter is repeated as a whole:", held_out_loss(draw),
-        f"Processor time on {machine()}, of random words:", speed(draw),
+        speed(draw), million(draw),
     ])

@@ -35,7 +35,7 @@ class Reader : public nlohmann::json_sax<json> {
  public:
   Reader(std::string_view line, JsonDocument& document) : line_(line), document_(document) {}
   const char* come = nullptr;  ///< behind what the parser has read of the line
-  std::string wrong;  ///< what the line should have been
+  std::string wrong;           ///< what the line should have been
 
   bool has_text() const { return fields_[0].met; }
 

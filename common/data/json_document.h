@@ -10,8 +10,8 @@ namespace ladder {
 /// What is read of a line.
 struct JsonDocument {
   std::string text;
-  std::string id;      ///< a string or a whole number; empty: there is none
-  std::string source;  ///< empty: there is none
+  std::string id;             ///< a string or a whole number; empty: there is none
+  std::string source;         ///< empty: there is none
   size_t begin = 0, end = 0;  ///< of the text in the line, its quotes included
 };
 

@@ -153,15 +153,17 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
     const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4" + layout);
     // The texts are equal now, and "0" is the lesser id.
     EXPECT_EQ(nlohmann::json::parse(read("o.jsonl"))["text"].get<std::string>().size(), 126U);
-    for (const char* row : {"read                                     0           3            267",
-                            "c4: lines deleted                        0           3            252",
-                            "c4.sentences                             1           2            252",
-                            "exact                                    1           1            126"})
+    for (const char* row :
+         {"read                                     0           3            267",
+          "c4: lines deleted                        0           3            252",
+          "c4.sentences                             1           2            252",
+          "exact                                    1           1            126"})
       EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
   }
   call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
-  EXPECT_EQ(read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
-            "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
+  EXPECT_EQ(
+      read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
+      "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
 }
 
 TEST_F(Corpus, CompressedFilesHoldTheSame) {

@@ -111,25 +111,24 @@ TEST(Rules, JudgeWhatC4HasLeft) {
 }
 
 TEST(C4, DeletesLinesAndCitations) {
-  for (const auto& [line, left] : {std::pair<std::string, std::string>{"two words.", ""},
-                                   {" three words end.\t", "three words end."},
-                                   {"and so \"on\"", "and so \"on\""},
-                                   {"and so on'", "and so on'"},
-                                   {"who is it?", "who is it?"},
-                                   {"what a day!", "what a day!"},
-                                   {"no full stop", ""},
-                                   {"and so on...", ""},
-                                   {"and so on…", ""},
-                                   {"a b " + std::string(1000, 'c') + ".", ""},
-                                   {"a b " + std::string(999, 'c') + ".",
-                                    "a b " + std::string(999, 'c') + "."},
-                                   {"it is JavaScript code.", ""},
-                                   {"our Privacy Policy {is} long.", "our Privacy Policy {is} long."},
-                                   {"our Privacy Policy is long.", ""},
-                                   {"lorem ipsum in Javascript.", "lorem ipsum in Javascript."},
-                                   {"it[1] is[] so[edit] [x] here[citation needed].",
-                                    "it is so [x] here."},
-                                   {"it is so. [12]", ""}})
+  for (const auto& [line, left] :
+       {std::pair<std::string, std::string>{"two words.", ""},
+        {" three words end.\t", "three words end."},
+        {"and so \"on\"", "and so \"on\""},
+        {"and so on'", "and so on'"},
+        {"who is it?", "who is it?"},
+        {"what a day!", "what a day!"},
+        {"no full stop", ""},
+        {"and so on...", ""},
+        {"and so on…", ""},
+        {"a b " + std::string(1000, 'c') + ".", ""},
+        {"a b " + std::string(999, 'c') + ".", "a b " + std::string(999, 'c') + "."},
+        {"it is JavaScript code.", ""},
+        {"our Privacy Policy {is} long.", "our Privacy Policy {is} long."},
+        {"our Privacy Policy is long.", ""},
+        {"lorem ipsum in Javascript.", "lorem ipsum in Javascript."},
+        {"it[1] is[] so[edit] [x] here[citation needed].", "it is so [x] here."},
+        {"it is so. [12]", ""}})
     EXPECT_EQ(c4_lines("\n\nbefore it stands this.\n\n" + line + "\n"),
               "before it stands this." + (left.empty() ? "" : "\n" + left))
         << line;

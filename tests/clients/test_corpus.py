@@ -21,7 +21,7 @@ from random import Random
 from environment import Packages, Unavailable
 
 SKIPPED = 77
-WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers"]
+WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers", "fast-dedup==0.1.0"]
 # datatrove's name of a reason: ours.
 REASONS = {
     "gopher": {"gopher_short_doc": "few_words", "gopher_long_doc": "many_words",
