@@ -22,13 +22,15 @@ inline NamedPaths named_paths(const std::string& flag, const std::vector<std::st
   return all;
 }
 
-/// @throws UserError if `output` is one of `taken`, or lies in one
+/// @throws UserError if `output` is one of `taken`, or one lies in the other
 inline void require_own_place(const NamedPath& output, const NamedPaths& taken) {
-  if (output.second.empty()) return;
-  const std::filesystem::path place = resolved(output.second);
+  const auto lies_in = [](const std::filesystem::path& path, const std::filesystem::path& other) {
+    return std::ranges::mismatch(other, path).in1 == other.end();
+  };
   for (const auto& [flag, path] : taken) {
-    const std::filesystem::path other = resolved(path);
-    if (!path.empty() && std::ranges::mismatch(other, place).in1 == other.end())
+    if (path.empty() || output.second.empty()) continue;
+    const std::filesystem::path place = resolved(output.second), other = resolved(path);
+    if (lies_in(place, other) || lies_in(other, place))
       throw UserError("{} {}: would write in {} {}; legal is another name", output.first,
                       output.second, flag, path);
   }

@@ -27,7 +27,7 @@ enum class Dedup : uint8_t { None, Exact, Near };
 constexpr auto names_of(Dedup) { return std::array{"none", "exact", "near"}; }
 
 struct SieveOptions {
-  std::vector<RuleSet> filter;
+  std::vector<RuleSet> filter;  ///< empty: none
   Dedup dedup = Dedup::Exact;
   MinHashOptions minhash;
 
@@ -38,8 +38,11 @@ struct SieveOptions {
     minhash.add_to(line);
   }
   /// @throws UserError
-  void check() const {
+  void check() {
     minhash.check();
+    if (filter.size() > 1 && std::ranges::count(filter, RuleSet::None) > 0)
+      throw UserError("--filter: none stands beside others");
+    std::erase(filter, RuleSet::None);
     for (const RuleSet set : filter)
       if (std::ranges::count(filter, set) > 1)
         throw UserError("--filter: {} stands there twice", to_string(set));

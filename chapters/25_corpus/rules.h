@@ -26,8 +26,10 @@
 
 namespace ladder {
 
-enum class RuleSet : uint8_t { Gopher, Repetition, C4, FineWeb };
-constexpr auto names_of(RuleSet) { return std::array{"gopher", "repetition", "c4", "fineweb"}; }
+enum class RuleSet : uint8_t { None, Gopher, Repetition, C4, FineWeb };
+constexpr auto names_of(RuleSet) {
+  return std::array{"none", "gopher", "repetition", "c4", "fineweb"};
+}
 
 // ---- what the rules count -----------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ TEST_F(BadCorpus, IsRefusedInOneLine) {
         {"--data a.jsonl --out o.jsonl --held-out none", "--held-out none: no such file"},
         {"--data a.jsonl --out o.jsonl --filter gophers", "--filter"},
         {"--data a.jsonl --out o.jsonl --filter c4,gopher,c4", "--filter: c4 stands there twice"},
+        {"--data a.jsonl --out o.jsonl --filter none,gopher",
+         "--filter: none stands beside others"},
         {"--data a.jsonl --out o.jsonl --dedup fuzzy", "--dedup"},
         {"--data a.jsonl --out o.jsonl --bands 0", "--bands must be from 1"},
         {"--data a.jsonl --out o.jsonl --rows 2000", "--rows must be from 1"},
