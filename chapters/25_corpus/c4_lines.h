@@ -11,6 +11,7 @@
 // whole document goes for it (rules.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -56,7 +57,7 @@ inline std::string c4_lines(std::string_view text) {
       continue;
     const std::string lower = in_lower_case(line);
     const auto has = [&](const char* part) { return lower.find(part) != std::string::npos; };
-    const bool goes = has("javascript") || (!has("{") && has_any(lower, kPolicies));
+    const bool goes = has("javascript") || (!has("{") && std::ranges::any_of(kPolicies, has));
     if (!goes || has("lorem ipsum")) all += line + '\n';
   }
   return std::string(trimmed(all));

@@ -27,15 +27,8 @@ inline int64_t characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-inline bool starts_with_any(std::string_view text, const auto& beginnings) {
-  return std::ranges::any_of(beginnings, [&](const char* one) { return text.starts_with(one); });
-}
 inline bool ends_with_any(std::string_view text, const auto& ends) {
   return std::ranges::any_of(ends, [&](const char* one) { return text.ends_with(one); });
-}
-inline bool has_any(std::string_view text, const auto& parts) {
-  return std::ranges::any_of(
-      parts, [&](const char* one) { return text.find(one) != std::string_view::npos; });
 }
 /// `text` with a to z for A to Z.
 inline std::string in_lower_case(std::string_view text) {

@@ -42,7 +42,7 @@ inline int64_t stop_words(const CutText& text) {
   });
 }
 inline bool starts_with_bullet(std::string_view line) {
-  return starts_with_any(trimmed(line), std::array{"•", "-"});
+  return trimmed(line).starts_with("•") || trimmed(line).starts_with('-');
 }
 inline bool ends_with_ellipsis(std::string_view line) {
   return ends_with_any(trimmed(line), std::array{"...", "…"});
@@ -157,7 +157,7 @@ inline constexpr Rule kRules[] = {
   {Repetition, "10_grams", "n words that were there before / characters", repeated_grams<10>, AtMost, {10, 100}},
 
   {C4, "lorem_ipsum", "whether \"lorem ipsum\" is in the lines that are left",
-   [](Cut t) { return Ratio{has_any(in_lower_case(t.text()), std::array{"lorem ipsum"})}; }, AtMost, {0}},
+   [](Cut t) { return Ratio{in_lower_case(t.text()).find("lorem ipsum") != std::string::npos}; }, AtMost, {0}},
   {C4, "braces", "{ in the lines that are left", [](Cut t) { return Ratio{t.count("{")}; }, AtMost, {0}},
   {C4, "sentences", "sentences in the lines that are left", [](Cut t) { return Ratio{sentences(t)}; }, AtLeast, {5}},
 
