@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/output_file.h"
+#include "common/own_place.h"
 #include "common/run/command_line.h"
 #include "common/run/run_main.h"
 
@@ -54,6 +55,8 @@ Options parse_options(int argc, char** argv) {
   Options o;
   o.question.job.known_devices = device_names(LADDER_DEVICES);
   o.question.read(argc, argv, o.replay, o);
+  require_own_place({"--report", o.report},
+                    {{"--device", o.question.job.device}, {"--loads", o.replay.loads}});
   return o;
 }
 

@@ -18,6 +18,7 @@
 #include "chapters/24_tokenizer/vocabulary.h"
 #include "common/error.h"
 #include "common/output_file.h"
+#include "common/own_place.h"
 #include "common/run/command_line.h"
 #include "common/run/run_main.h"
 #include "common/tokens/documents.h"
@@ -223,8 +224,16 @@ void train(const Files& files, const TrainOptions& o) {
   write_tokenizer(files.out, finished(vocabulary, o.split));
 }
 
+/// @throws UserError if --out is what encode and decode read
+void check_out(const Files& files, const TokenizerOptions& o) {
+  NamedPaths taken = named_paths("--data", files.data);
+  taken.emplace_back("--tokenizer", o.path);
+  require_own_place({"--out", files.out}, taken);
+}
+
 void encode(const Files& files, const TokenizerOptions& o, EncodeFlags flags) {
   const Tokenizer tokenizer = o.read();
+  check_out(files, o);
   flags.encode.threads = files.threads;
   TokenWriter writer(files.out, flags.format, token_kind(o.tokens, tokenizer));
   const EncodeReport report = encode_files(tokenizer, files.data, flags.encode, writer);
@@ -234,6 +243,7 @@ void encode(const Files& files, const TokenizerOptions& o, EncodeFlags flags) {
 
 void decode(const Files& files, const TokenizerOptions& o, const DecodeFlags& flags) {
   const Tokenizer tokenizer = o.read();
+  check_out(files, o);
   const TokenKind kind = token_kind(o.tokens, tokenizer);
   OutputFile out(files.out, "--out");
   for (const std::string& path : files.data)

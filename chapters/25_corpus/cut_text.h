@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,6 +25,17 @@ struct Ratio {
 /// How many characters valid UTF-8 has: as many as bytes that do not continue a character.
 inline int64_t characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+inline bool ends_with_any(std::string_view text, const auto& ends) {
+  return std::ranges::any_of(ends, [&](const char* one) { return text.ends_with(one); });
+}
+/// `text` with a to z for A to Z.
+inline std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
 }
 
 /// `text` without the white space at both ends.
@@ -55,6 +67,24 @@ inline std::vector<std::string_view> between_newlines(std::string_view text, siz
   return parts;
 }
 
+/// Calls f(word, has_letter, has_number) for each word: what stands between white space.
+template <class F>
+void for_words(std::string_view text, F&& f) {
+  size_t begin = 0;
+  bool has_letter = false, has_number = false;
+  for (size_t at = 0; at <= text.size();) {
+    const Char c = char_at(text, at);
+    if (c.kind == CharClass::Space || c.kind == CharClass::End) {
+      if (begin < at) f(text.substr(begin, at - begin), has_letter, has_number);
+      has_letter = has_number = false;
+      begin = at + c.bytes;
+    }
+    has_letter |= c.kind == CharClass::Letter;
+    has_number |= c.kind == CharClass::Number;
+    at += std::max<size_t>(c.bytes, 1);
+  }
+}
+
 /// Parts that have stood earlier in the same text: their number, and their characters.
 struct Repeated {
   int64_t count = 0, characters = 0;
@@ -70,11 +100,11 @@ inline Repeated repeated(const std::vector<std::string_view>& parts) {
   return found;
 }
 
-/// A text with its words and lines. A word is what stands between white space.
+/// A text with its words and lines.
 class CutText {
  public:
   explicit CutText(std::string_view text) : text_(text), characters_(ladder::characters(text)) {
-    cut_words();
+    for_words(text, [&](auto... word) { add_word(word...); });
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());
       lines_.push_back(text.substr(begin, end - begin));
@@ -142,8 +172,7 @@ class CutText {
   }
   int64_t gram_characters(size_t i, size_t n) const { return ends_[i + n] - ends_[i]; }
 
-  void add_word(size_t begin, size_t end, bool has_letter, bool has_number) {
-    const std::string_view word = text_.substr(begin, end - begin);
+  void add_word(std::string_view word, bool has_letter, bool has_number) {
     const int64_t size = ladder::characters(word);
     words_.push_back(word);
     ids_.push_back(known_.emplace(word, static_cast<uint32_t>(known_.size())).first->second);
@@ -152,21 +181,6 @@ class CutText {
     if (!has_letter && !has_number) return;
     ++real_words_;
     real_characters_ += size;
-  }
-  void cut_words() {
-    size_t begin = 0;
-    bool has_letter = false, has_number = false;
-    for (size_t at = 0; at <= text_.size();) {
-      const Char c = char_at(text_, at);
-      if (c.kind == CharClass::Space || c.kind == CharClass::End) {
-        if (begin < at) add_word(begin, at, has_letter, has_number);
-        has_letter = has_number = false;
-        begin = at + c.bytes;
-      }
-      has_letter |= c.kind == CharClass::Letter;
-      has_number |= c.kind == CharClass::Number;
-      at += std::max<size_t>(c.bytes, 1);
-    }
   }
 
   std::string_view text_;

@@ -27,55 +27,63 @@ inline std::string name_of(Fate fate) {
   const auto i = static_cast<size_t>(fate);
   return i < kFates.size() ? kFates[i] : name_of(kRules[i - kFates.size()]);
 }
-/// All reasons to remove a document, in the order in which they are asked.
-inline std::vector<Fate> reasons() {
-  std::vector<Fate> all{Fate::Empty};
-  for (const Rule& rule : kRules) all.push_back(fate_of(rule));
-  all.insert(all.end(), {Fate::HeldOut, Fate::Exact, Fate::Near});
-  return all;
-}
+/// The size of a text. Tokens are 0 without a tokenizer.
+struct TextSize {
+  int64_t bytes = 0, tokens = 0;
+};
 
 /// A line of the files. Rank 0 has all of them in their order.
 struct LineEntry {
   uint64_t ordinal = 0;
-  Hash128 hash{};  ///< of the text
-  int64_t bytes = 0, tokens = 0;
+  Hash128 hash{};           ///< of what is left of the text
+  TextSize read{}, left{};  ///< before and after C4 has deleted lines
   Fate fate = Fate::Kept;
 };
 
-/// Prints what each rule removes and leaves, in the order of reasons().
+/// Prints what each rule removes and leaves, in the order in which rules are asked.
 /// @param with_tokens whether a tokenizer has counted them
-inline void print_funnel(std::span<const LineEntry> lines, bool with_tokens) {
-  struct Sum {
-    int64_t documents = 0, bytes = 0, tokens = 0;
+inline void print_funnel(std::span<const LineEntry> lines, std::span<const RuleSet> filter,
+                         bool with_tokens) {
+  int64_t documents = 0;
+  TextSize left;
+  const auto print = [&](const std::string& name, int64_t removed) {
+    fmt::print("{:<32}{:>10}{:>12}{:>15}", name, removed, documents, left.bytes);
+    fmt::print("{}\n", with_tokens ? fmt::format("{:>14}", left.tokens) : "");
   };
-  const auto sum = [&](auto&& is_one) {
-    Sum of;
+  const auto remove = [&](Fate reason) {
+    int64_t removed = 0;
     for (const LineEntry& line : lines) {
-      if (line.fate == Fate::Blank || line.fate == Fate::Broken || !is_one(line.fate)) continue;
-      ++of.documents;
-      of.bytes += line.bytes;
-      of.tokens += line.tokens;
+      if (line.fate != reason) continue;
+      ++removed;
+      left.bytes -= line.left.bytes;
+      left.tokens -= line.left.tokens;
     }
-    return of;
-  };
-  const auto print = [&](const std::string& name, int64_t removed, const Sum& left) {
-    fmt::print("{:<32}{:>10}{:>12}{:>15}", name, removed, left.documents, left.bytes);
-    if (with_tokens) fmt::print("{:>14}", left.tokens);
-    fmt::print("\n");
+    documents -= removed;
+    if (removed > 0) print(name_of(reason), removed);
   };
   fmt::print("{:<32}{:>10}{:>12}{:>15}{}\n", "rule", "removed", "documents", "bytes",
              with_tokens ? "        tokens" : "");
-  Sum left = sum([](Fate) { return true; });
-  print("read", 0, left);
-  for (const Fate reason : reasons()) {
-    const Sum removed = sum([&](Fate fate) { return fate == reason; });
-    if (removed.documents == 0) continue;
-    left.documents -= removed.documents;
-    left.bytes -= removed.bytes;
-    left.tokens -= removed.tokens;
-    print(name_of(reason), removed.documents, left);
+  TextSize deleted;
+  for (const LineEntry& line : lines) {
+    if (line.fate == Fate::Blank || line.fate == Fate::Broken) continue;
+    ++documents;
+    left.bytes += line.read.bytes;
+    left.tokens += line.read.tokens;
+    deleted.bytes += line.read.bytes - line.left.bytes;
+    deleted.tokens += line.read.tokens - line.left.tokens;
   }
+  print("read", 0);
+  remove(Fate::Empty);
+  for (const RuleSet set : filter) {
+    if (set == RuleSet::C4) {
+      left.bytes -= deleted.bytes;
+      left.tokens -= deleted.tokens;
+      print("c4: lines deleted", 0);
+    }
+    for (const Rule& rule : kRules)
+      if (rule.set == set) remove(fate_of(rule));
+  }
+  for (const Fate reason : {Fate::HeldOut, Fate::Exact, Fate::Near}) remove(reason);
 }
 
 }  // namespace ladder

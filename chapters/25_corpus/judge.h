@@ -2,6 +2,7 @@
 // its duplicates are found.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -26,7 +27,7 @@ enum class Dedup : uint8_t { None, Exact, Near };
 constexpr auto names_of(Dedup) { return std::array{"none", "exact", "near"}; }
 
 struct SieveOptions {
-  std::vector<RuleSet> filter;
+  std::vector<RuleSet> filter;  ///< empty: none
   Dedup dedup = Dedup::Exact;
   MinHashOptions minhash;
 
@@ -37,7 +38,15 @@ struct SieveOptions {
     minhash.add_to(line);
   }
   /// @throws UserError
-  void check() const { minhash.check(); }
+  void check() {
+    minhash.check();
+    if (filter.size() > 1 && std::ranges::count(filter, RuleSet::None) > 0)
+      throw UserError("--filter: none stands beside others");
+    std::erase(filter, RuleSet::None);
+    for (const RuleSet set : filter)
+      if (std::ranges::count(filter, set) > 1)
+        throw UserError("--filter: {} stands there twice", to_string(set));
+  }
 };
 
 /// What a thread has found in its part of a round. Records are sorted by the rank that joins them:
@@ -73,15 +82,11 @@ class Judge {
     if (std::string wrong = read_document(line, document_); !wrong.empty())
       return refuse(std::move(wrong), ordinal, found);
     LineEntry& entry = found.lines.emplace_back(LineEntry{.ordinal = ordinal});
-    const std::string_view text = document_.text;
-    entry.hash = hash128(text);
-    entry.bytes = std::ssize(text);
-    if (encoder_) {
-      tokens_.clear();
-      encoder_->encode(text, tokens_);
-      entry.tokens = std::ssize(tokens_);
-    }
+    std::string& text = document_.text;
+    entry.read = entry.left = size(text);
     entry.fate = fate(text);
+    if (std::ssize(text) < entry.read.bytes) entry.left = size(text);
+    entry.hash = hash128(text);
     if (entry.fate == Fate::Kept) add_keys(text, entry, found);
   }
   static void refuse(std::string wrong, uint64_t ordinal, Judged& found) {
@@ -90,10 +95,14 @@ class Judge {
   }
 
  private:
-  Fate fate(std::string_view text) {
+  TextSize size(std::string_view text) {
+    tokens_.clear();
+    if (encoder_) encoder_->encode(text, tokens_);
+    return {std::ssize(text), std::ssize(tokens_)};
+  }
+  Fate fate(std::string& text) {
     if (trimmed(text).empty()) return Fate::Empty;
-    if (!o_.filter.empty())
-      if (const Rule* rule = broken_rule(o_.filter, CutText(text))) return fate_of(*rule);
+    if (const Rule* rule = broken_rule(o_.filter, text)) return fate_of(*rule);
     return held_out_ && held_out_->is_in(PlainWords(text)) ? Fate::HeldOut : Fate::Kept;
   }
   void add_keys(std::string_view text, const LineEntry& entry, Judged& found) {

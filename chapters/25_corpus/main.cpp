@@ -119,12 +119,20 @@ struct Inputs {
   }
 };
 
+NamedPaths paths_read(const Options& o) {
+  NamedPaths all = named_paths("--held-out", o.held_out.files);
+  all.emplace_back("--tokenizer", o.files.tokenizer);
+  for (const std::string& path : o.files.data) all.emplace_back("--data", path);
+  return all;
+}
+
 /// What rank 0 writes.
 struct Outputs {
   Output kept;
   std::optional<LineWriter> removed;
 
-  explicit Outputs(const FileOptions& o) : kept(o.out, o.data) {
+  Outputs(const FileOptions& o, NamedPaths taken) : kept(o.out, o.data, taken) {
+    require_own_place({"--removed", o.removed}, taken);
     if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
   }
   void commit() {
@@ -191,11 +199,11 @@ void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& recor
   std::vector<std::vector<uint64_t>> groups;
   for (auto at = all.begin(); at != all.end(); at += static_cast<int64_t>(*at) + 1)
     groups.emplace_back(at + 1, at + 1 + static_cast<int64_t>(*at));
-  compare_all_texts(files, o.files.threads, lines, groups, o.files.memory_limit,
-                    [&](uint64_t gone, uint64_t survivor) {
-                      lines[gone].fate = Fate::Exact;
-                      components.join(gone, survivor);
-                    });
+  compare_texts(files, o.files.threads, o.sieve.filter, lines, groups, o.files.memory_limit,
+                [&](uint64_t gone, uint64_t survivor) {
+                  lines[gone].fate = Fate::Exact;
+                  components.join(gone, survivor);
+                });
 }
 
 /// Of each component one document stays: the one whose text has the least hash.
@@ -219,8 +227,9 @@ std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<Line
 // ---- 6. report ----------------------------------------------------------------------------------
 
 /// Writes what stays and what goes. @return the hash of the lines that stay
-std::string write(LineFiles& files, std::span<const LineEntry> lines,
-                  std::span<const uint64_t> survivors, Outputs& out) {
+std::string write(LineFiles& files, std::span<const RuleSet> filter,
+                  std::span<const LineEntry> lines, std::span<const uint64_t> survivors,
+                  Outputs& out) {
   SetHash kept;
   files.rewind();
   for (LinePart part; files.next(part);) {
@@ -228,8 +237,11 @@ std::string write(LineFiles& files, std::span<const LineEntry> lines,
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
       const LineEntry& line = lines[ordinal];
       if (line.fate == Fate::Kept) {
-        out.kept.write(part.file, part.line(i));
-        kept.add(part.line(i));
+        const std::string shorter =
+            line.left.bytes < line.read.bytes ? with_lines_deleted(filter, part.line(i)) : "";
+        const std::string_view left = shorter.empty() ? part.line(i) : shorter;
+        out.kept.write(part.file, left);
+        kept.add(left);
       } else if (out.removed && line.fate != Fate::Blank && line.fate != Fate::Broken) {
         const bool has_survivor = line.fate == Fate::Exact || line.fate == Fate::Near;
         const std::string_view object = part.line(i);
@@ -247,7 +259,7 @@ std::string write(LineFiles& files, std::span<const LineEntry> lines,
 void run_rank(Comm& comm, const Options& o) {
   Inputs in(o);
   std::optional<Outputs> out;
-  if (comm.rank() == 0) out.emplace(o.files);
+  if (comm.rank() == 0) out.emplace(o.files, paths_read(o));
   Records records = make_records(o);
   std::vector<LineEntry> lines = judge_all(comm, o, in, records);
   std::array<int64_t, 2> bytes{
@@ -265,9 +277,9 @@ void run_rank(Comm& comm, const Options& o) {
   const std::vector<uint64_t> survivors = remove_near(comm, records, lines, components);
   if (comm.rank() != 0) return;
 
-  const std::string kept = write(in.files, lines, survivors, *out);
+  const std::string kept = write(in.files, o.sieve.filter, lines, survivors, *out);
   out->commit();
-  print_funnel(lines, in.tokenizer.has_value());
+  print_funnel(lines, o.sieve.filter, in.tokenizer.has_value());
   if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
   if (in.held_out)
     fmt::print("{} of {} held-out texts were found; {} are too short to be\n", met,

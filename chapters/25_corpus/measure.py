@@ -1,13 +1,15 @@
 """The measured tables and the chart of chapter 25: a funnel of the Bible with junk and duplicates
 planted in it, candidates and recall, what duplicates do to held-out loss, and speed."""
 
+import contextlib
+import gzip
 import itertools
 import json
 import pathlib
 import random
 import re
-import resource
 import subprocess
+import sys
 import tempfile
 
 from measure import ROOT, TEXT, machine, run, table
@@ -15,25 +17,42 @@ from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = ROOT / "build/cpu/bin/ch25_corpus"
+PEERS = ROOT / "build/clients/corpus/venv/bin/python"  # which tests/clients/test_corpus.py --install makes
 BANDS, ROWS, PAIRS = 14, 8, 1000
 ALL_RULES = "--filter gopher,repetition,c4,fineweb"
+# Linux counts into the peak of a process that of the one that has forked it: so a small one does.
+MEASURED = """
+import os, sys
+_, status, used = os.wait4(os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]), 0)
+print(used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+DELETED = "c4: lines deleted"
+FOLDERS = {"share/doc": "*", "lib/python3": "*.py", "include": "*.h", "share/perl": "*.p[lm]"}
+EXAMPLES = """# What the rules of chapter 25 throw away
+
+> `scripts/measure.py 25` makes this page, and no hand changes it. It asks each filter of its own about {texts:,} texts: a sample of the documentation, headers, Python and Perl under /usr of a Debian system; and the Bible, whole and in parts of twenty verses.
+
+Of each rule the page shows how many texts it removed, and the beginnings of ten: of all, if there are fewer. A text is counted under the first rule of its filter that it breaks. Rules that removed nothing are not here. Are you of the same opinion as the rule?"""
 TRAIN = "--model tiny --batch 12 --steps 400 --lr 1e-3 --schedule cosine --warmup 100 --clip 1"
 
 
-def corpus(texts, flags):
-    """(what it prints, objects that stay, objects that go, seconds of processor time)"""
+def corpus(texts, flags, read=True):
+    """(what it prints, objects that stay, objects that go, seconds of processor time, peak of memory in
+    bytes). The id of a document is its place, or its name if `texts` has names. Objects are read only
+    where they are wanted."""
+    named = texts.items() if isinstance(texts, dict) else enumerate(texts)
     with tempfile.TemporaryDirectory(dir=ROOT / "runs") as folder:
         data, out, gone = (pathlib.Path(folder) / name for name in ("data.jsonl", "out.jsonl", "gone.jsonl"))
-        data.write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([PROGRAM, "--data", data, "--out", out, "--removed", gone, *flags.split()],
-                              capture_output=True, text=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with data.open("w") as file:
+            file.writelines(json.dumps({"id": name, "text": text}) + "\n" for name, text in named)
+        done = subprocess.run([sys.executable, "-c", MEASURED, PROGRAM, "--data", data, "--out", out, "--removed", gone,
+                               *flags.split()], capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"measure.py: {done.stderr}")
-        kept, removed = ([json.loads(line) for line in open(path)] for path in (out, gone))
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return done.stdout, kept, removed, seconds
+        printed, _, used = done.stdout.strip().rpartition("\n")
+        kept, removed = ([json.loads(line) for line in path.open()] if read else [] for path in (out, gone))
+        return printed, kept, removed, *map(float, used.split())
 
 
 def documents():
@@ -52,49 +71,74 @@ def edited(draw, text, share):
     return re.sub(r"\w+", lambda m: word(draw) if draw.random() < share else m[0], text)
 
 
-def junk(draw, bible):
-    """Pages as the web has them."""
-    words = lambda n: " ".join(draw.choice(bible).split()[k % 90] for k in range(n))
-    menu = "\n".join(draw.choice(["Home", "About us", "Contact", "Products", "Sign in", "More…"]) for _ in range(40))
-    return draw.choice([
-        menu, menu + "\n" + words(60), "- " + "\n- ".join(words(6) for _ in range(30)),
-        words(80) + " # # #" * 12, "12 345 67 8.9 " * 40, "short page.", "",
-        "\n".join([words(12) + "."] * 8), words(200).replace(" ", "..."), words(70) + "\nLorem ipsum dolor sit.",
-        "\n".join(f"if (x == {i}) {{ return the_value_of(x, {i}); }} // and so on to the end." for i in range(40)),
-        "\n".join(words(15) + "…" for _ in range(9)), words(150), " ".join(["all of the same words"] * 30),
-        "\n".join(words(9) + " uses cookies." for _ in range(12))])
-
-
-def raw_documents(draw):
-    """The Bible, and what a crawl would have beside it."""
+def raw_documents(draw, real):
+    """The Bible, copies and edited ones of its documents, and 1,000 other texts."""
     bible = documents()
     raw = list(bible)
     for text in draw.sample(bible, 300):
         raw += [text] * draw.choice([1, 1, 1, 5])  # copies
     for text in draw.sample(bible, 300):
         raw.append(edited(draw, text, draw.choice([0.002, 0.005, 0.01])))
-    raw += [junk(draw, bible) for _ in range(400)]
+    raw += draw.sample(list(real.values()), 1000)
     draw.shuffle(raw)
     return bible, raw
 
 
-def funnel(draw):
-    bible, raw = raw_documents(draw)
+def funnel(draw, real):
+    bible, raw = raw_documents(draw, real)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", dir=ROOT / "runs") as held_out:
         held_out.writelines(json.dumps({"text": text}) + "\n" for text in draw.sample(bible, 10))
         held_out.flush()
-        printed, _, removed, _ = corpus(raw, f"{ALL_RULES} --dedup near --held-out {held_out.name}")
-    rows = [line.split() for line in printed.splitlines() if re.match(r"\S+ +\d+ +\d+ +\d+$", line)]
-    examples = {}
-    for line in removed:
-        examples.setdefault(line["removed_by"], []).append(line["text"])
-    shown = [[f"`{name}`", "<br>".join(f"`{cut(text)}`" for text in examples[name][:2])] for name, *_ in rows[1:]
-             if name in examples and examples[name][0].strip()]
-    return rows, printed, table(["removed by", "the beginning of two of them"], shown)
+        printed = corpus(raw, f"{ALL_RULES} --dedup near --held-out {held_out.name}")[0]
+    return funnel_rows(printed), printed
+
+
+def real_texts(draw):
+    """{name: text}: what Debian's packages bring of documentation, headers, Python and Perl; and the
+    Bible."""
+    top = pathlib.Path("/usr")
+    paths = [path for folder, form in FOLDERS.items() for path in sorted((top / folder).rglob(form))
+             if path.is_file() and not path.is_symlink()]
+    texts = {}
+    for path in draw.sample(paths, min(len(paths), 8000)):
+        data = path.read_bytes()
+        with contextlib.suppress(UnicodeDecodeError, gzip.BadGzipFile):
+            texts[str(path.relative_to(top))] = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    texts["the Bible"] = TEXT.read_text()
+    return texts | {f"the Bible, part {i}": text for i, text in enumerate(documents())}
+
+
+def examples(draw, texts):
+    """Writes examples.md: what each rule throws away of real texts."""
+    found = {}
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", dir=ROOT / "runs") as held_out:
+        held_out.writelines(json.dumps({"text": text}) + "\n" for text in draw.sample(documents(), 20))
+        held_out.flush()
+        flags = [f"--filter {name} --dedup none" for name in ("gopher", "repetition", "c4", "fineweb")]
+        for more in [*flags, f"--dedup near --held-out {held_out.name}"]:
+            printed, kept, removed, *_ = corpus(texts, more)
+            found |= {row[0]: [] for row in funnel_rows(printed)[1:] if row[0] not in found}
+            for line in removed:
+                found[line["removed_by"]].append((line["id"], line["text"]))
+            for line in kept if DELETED in found and " c4 " in more else []:
+                stay = set(line["text"].split("\n"))
+                gone = [part for part in texts[line["id"]].split("\n") if part.strip() and part.strip() not in stay]
+                found[DELETED].extend((line["id"], part) for part in gone)
+    parts = [EXAMPLES.format(texts=len(texts))]
+    for rule, all_ in found.items():
+        shown = [f"- {name}: `{cut(text)}`" for name, text in sorted(draw.sample(all_, min(10, len(all_))))]
+        parts.append("\n\n".join([f"## {rule}", f"{len(all_):,} {'lines' if rule == DELETED else 'texts'}:", "\n".join(shown)]))
+    (HERE / "examples.md").write_text("\n\n".join(parts) + "\n")
 
 
 def cut(text):
-    return " ".join(text.split())[:60].replace("|", "/").replace("`", "'")
+    """One line without addresses of people."""
+    return re.sub(r"\S+@\S+|[^\x20-\x7e\u00a1-\uffff]|`", "", " ".join(text.split()))[:100].strip() or " "
+
+
+def funnel_rows(printed):
+    """(rule, removed, documents, bytes)"""
+    return re.findall(r"(?m)^(\S.*?) +(\d+) +(\d+) +(\d+)$", printed)
 
 
 def pair(draw, shared, own):
@@ -108,7 +152,7 @@ def curve(draw):
     points = []
     for s in (0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95):
         own = round(60 * (1 / s - 1) / 2)
-        _, kept, _, _ = corpus([t for _ in range(PAIRS) for t in pair(draw, 60, own)], "--dedup near")
+        _, kept, *_ = corpus([t for _ in range(PAIRS) for t in pair(draw, 60, own)], "--dedup near")
         points.append((60 / (60 + 2 * own), 2 * PAIRS - len(kept)))
     return points
 
@@ -145,7 +189,7 @@ def recall(draw):
     for i, j in itertools.combinations(range(len(texts)), 2):
         both = len(sets[i] & sets[j])
         similar[i, j] = both / (len(sets[i]) + len(sets[j]) - both)
-    _, kept, removed, _ = corpus(texts, "--dedup near")
+    _, kept, removed, *_ = corpus(texts, "--dedup near")
     group = {line["id"]: line["survivor"] for line in removed}
     stays = [line["id"] for line in kept]
     alike = lambda i, j: similar[min(i, j), max(i, j)]
@@ -170,7 +214,7 @@ def held_out_loss(draw):
     half = train[:500]
     with_copies = half + few * (len(half) // len(few))
     draw.shuffle(with_copies)
-    _, kept, _, _ = corpus(with_copies, "--dedup near")
+    _, kept, *_ = corpus(with_copies, "--dedup near")
     rows = []
     for name, some in {"500 documents, and 12 of them 42 times": with_copies, "the same after `--dedup near`": [line["text"] for line in kept],
                        f"{len(train):,} documents, each once": train}.items():
@@ -180,30 +224,70 @@ def held_out_loss(draw):
     return table(["trained on", "held-out loss"], rows)
 
 
+def random_texts(draw, count, words):
+    known = [word(draw)[:draw.randint(2, 9)] for _ in range(5000)]
+    return [" ".join(draw.choices(known, k=words)) for _ in range(count)]
+
+
 def speed(draw):
-    words = [word(draw)[:draw.randint(2, 9)] for _ in range(5000)]
+    """Documents a second of a thread, by turns with others'."""
+    texts = {count: random_texts(draw, count, 310) for count in (20000, 2000, 300)}
+    path = ROOT / "runs/peers.jsonl"
+    ours = lambda flags: lambda some: corpus(some, flags, read=False)[3]
+
+    def theirs(name):
+        def seconds(some):
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+            return float(subprocess.run([PEERS, "-B", HERE / "peers.py", name, path], check=True, capture_output=True).stdout)
+        return seconds
+    columns = {"ours": [ours("--dedup exact"), ours("--dedup near"), ours(f"{ALL_RULES} --dedup none")]}
+    if PEERS.exists():
+        columns |= {"fast-dedup 0.1.0": [theirs("bloom"), theirs("minhash"), None],
+                    "datatrove 0.10.1": [None, theirs("datatrove"), None]}
+    counts = {"ours": 20000, "fast-dedup 0.1.0": 2000, "datatrove 0.10.1": 300}
+    best = {}
+    for _ in range(3):
+        for name, calls in columns.items():
+            for i, call in enumerate(calls):
+                if call:
+                    best[name, i] = max(best.get((name, i), 0), counts[name] / call(texts[counts[name]]))
+    size = sum(map(len, texts[20000])) / 20000
+    rows = [[what, *(f"{best[name, i]:,.0f}" if (name, i) in best else "" for name in columns)]
+            for i, what in enumerate(["exact duplicates", "MinHash", "all rules"])]
+    measured = ", ".join(f"{n:,} of {name}" for name, n in counts.items() if name in columns)
+    return (f"Documents of {size:,.0f} bytes in a second of processor time of one thread, the most of three turns "
+            f"({measured}):\n\n"
+            + table(["", *columns], rows))
+
+
+def million(draw):
     rows = []
-    for count in (5000, 40000):
-        texts = [" ".join(draw.choices(words, k=310)) for _ in range(count)]
-        size = sum(map(len, texts)) / count
-        for flags in ("--dedup exact", "--dedup near", f"{ALL_RULES} --dedup none"):
-            seconds = corpus(texts, flags)[3]
-            rows.append([f"{count:,}", f"{size:,.0f}", f"`{flags}`", f"{seconds:.2f}", f"{count / seconds:,.0f}"])
-    return table(["documents", "bytes of one", "flags", "processor time, s", "documents a second and thread"], rows)
+    for count in (10000, 100000, 1000000):
+        texts = random_texts(draw, count * 9 // 10, 31)
+        texts += texts[:count // 10]
+        for flags in ("--dedup exact", "--dedup near"):
+            printed, _, _, seconds, peak = corpus(texts, f"{flags} --memory-limit 64MB", read=False)
+            in_files, removed = (int(re.search(form, printed)[1]) for form in (r"(\d+) of them in files", r"exact +(\d+)"))
+            rows.append([f"{count:,}", f"`{flags}`", f"{removed:,}", f"{seconds:.2f}", f"{1e6 * seconds / count:.1f}",
+                         f"{peak / 2 ** 20:,.0f}", f"{in_files / 2 ** 20:,.0f}"])
+    return (f"Documents of {sum(map(len, texts)) / len(texts):,.0f} bytes, of which a tenth are copies, one thread, "
+            "`--memory-limit 64MB`:\n\n" + table(["documents", "flags", "removed as `exact`", "processor time, s",
+                                                 "µs a document", "peak of memory, MiB", "records in files, MiB"], rows))
 
 
 def measure():
     draw = random.Random(25)
-    rows, printed, examples = funnel(draw)
+    real = real_texts(draw)
+    rows, printed = funnel(draw, real)
+    examples(draw, real)
     points = curve(draw)
     chart(rows, points)
     return "\n\n".join([
-        "The Bible in documents of twenty verses, with 300 of them copied once or five times, 300 edited, and 400 "
-        f"made-up pages of junk; ten of its documents are held out. `{ALL_RULES} --dedup near --held-out …` prints:",
+        "The Bible in documents of twenty verses, with 300 of them copied once or five times, 300 edited, and 1,000 "
+        f"other texts, of which [examples.md](examples.md) tells; ten of its documents are held out. `{ALL_RULES} --dedup near --held-out …` prints:",
         "```\n" + printed.strip() + "\n```",
         "![Bars of the documents that each rule leaves; and the share of pairs that are candidates, as a curve of their "
         "similarity with ten measured points on it](funnel.svg)",
-        "What the rules throw away (`--removed` writes all of it):", examples,
         f"Candidates among {PAIRS:,} planted pairs of each similarity $s$, with {BANDS} bands of {ROWS}:",
         table(["s"] + [f"{s:.3f}" for s, _ in points],
               [["predicted"] + [f"{PAIRS * predicted(s):.0f}" for s, _ in points],
@@ -212,5 +296,5 @@ def measure():
         "are pairs whose documents are in one component:", recall(draw),
         f"What copies do: `ch06_checkpointing {TRAIN}` on as many bytes of three corpora, and the same text held out. "
         "What is shorter is repeated as a whole:", held_out_loss(draw),
-        f"Processor time on {machine()}, of random words:", speed(draw),
+        speed(draw), million(draw),
     ])

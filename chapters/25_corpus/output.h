@@ -1,17 +1,24 @@
 // What is written: the lines that stay, as they were, and those that are removed, with the reason.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/25_corpus/rules.h"
 #include "common/checksum.h"
+#include "common/data/json_document.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
 #include "common/output_file.h"
+#include "common/own_place.h"
 
 namespace ladder {
 
@@ -47,24 +54,25 @@ class LineWriter {
 /// --out: one file; or a directory, with a file of the same name for each file that is read.
 class Output {
  public:
-  /// @throws UserError if a file cannot be made, or is one of those that are read
-  Output(const std::string& out, const std::vector<std::string>& data)
+  /// @param taken what no file may be. The files join it
+  /// @throws UserError if a file cannot be made, or is taken
+  Output(const std::string& out, const std::vector<std::string>& data, NamedPaths& taken)
       : directory_(out),
         is_directory_(out.ends_with('/') || std::filesystem::is_directory(resolved(out))) {
-    std::set<std::filesystem::path> inputs, names;
-    for (const std::string& path : data) inputs.insert(resolved(path));
+    NamedPaths names;
     for (const std::string& path : data) {
-      if (inputs.contains(resolved(name_of(path))))
-        throw UserError("--out {}: would overwrite --data {}", out, path);
-      if (is_directory_ && !names.insert(name_of(path)).second)
+      const NamedPath name{"--out", name_of(path)};
+      require_own_place(name, taken);
+      if (is_directory_ && std::ranges::find(names, name) != names.end())
         throw UserError("--out {}: two files of --data have the name {}", out,
                         name_of(path).filename().string());
+      if (is_directory_ || names.empty()) names.push_back(name);
     }
     std::error_code ignored;
     is_new_ = is_directory_ && std::filesystem::create_directory(directory_, ignored);
-    for (const std::string& path : data)
-      if (is_directory_ || files_.empty())
-        files_.push_back(std::make_unique<LineWriter>(name_of(path), "--out"));
+    for (const auto& [flag, name] : names)
+      files_.push_back(std::make_unique<LineWriter>(name, flag));
+    taken.insert(taken.end(), names.begin(), names.end());
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -87,6 +95,15 @@ class Output {
   bool is_directory_, is_new_ = false;
   std::vector<std::unique_ptr<LineWriter>> files_;
 };
+
+/// The line of a document, with what these sets leave of its text.
+inline std::string with_lines_deleted(std::span<const RuleSet> filter, std::string_view line) {
+  JsonDocument document;
+  read_document(line, document);
+  return fmt::format("{}{}{}", line.substr(0, document.begin),
+                     nlohmann::json(without_lines(filter, document.text)).dump(),
+                     line.substr(document.end));
+}
 
 /// A sum of hashes: equal for equal sets of lines, whatever their order.
 class SetHash {

@@ -6,37 +6,32 @@
 //   FineWeb   Penedo et al., arXiv 2406.17557, section 3.6
 //
 // --filter gopher takes the rules of section A.1.1 on length, symbols and stop words; repetition
-// takes those of table A1. All were made for English, and none asks for the language of a text.
+// takes those of table A1. C4's judge what c4_lines.h leaves of a text, and so do the sets behind
+// it. All were made for English, and none asks for the language of a text.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "chapters/25_corpus/c4_lines.h"
 #include "chapters/25_corpus/cut_text.h"
 #include "common/names.h"
 #include "common/run/command_line.h"
 
 namespace ladder {
 
-enum class RuleSet : uint8_t { Gopher, Repetition, C4, FineWeb };
-constexpr auto names_of(RuleSet) { return std::array{"gopher", "repetition", "c4", "fineweb"}; }
+enum class RuleSet : uint8_t { None, Gopher, Repetition, C4, FineWeb };
+constexpr auto names_of(RuleSet) {
+  return std::array{"none", "gopher", "repetition", "c4", "fineweb"};
+}
 
 // ---- what the rules count -----------------------------------------------------------------------
-
-inline bool starts_with_any(std::string_view text, const auto& beginnings) {
-  return std::ranges::any_of(beginnings, [&](const char* one) { return text.starts_with(one); });
-}
-inline bool ends_with_any(std::string_view text, const auto& ends) {
-  return std::ranges::any_of(ends, [&](const char* one) { return text.ends_with(one); });
-}
-inline bool has_any(std::string_view text, const auto& parts) {
-  return std::ranges::any_of(
-      parts, [&](const char* one) { return text.find(one) != std::string_view::npos; });
-}
 
 /// How many of these eight words the text has.
 inline int64_t stop_words(const CutText& text) {
@@ -47,7 +42,7 @@ inline int64_t stop_words(const CutText& text) {
   });
 }
 inline bool starts_with_bullet(std::string_view line) {
-  return starts_with_any(trimmed(line), std::array{"•", "-"});
+  return trimmed(line).starts_with("•") || trimmed(line).starts_with('-');
 }
 inline bool ends_with_ellipsis(std::string_view line) {
   return ends_with_any(trimmed(line), std::array{"...", "…"});
@@ -68,46 +63,17 @@ Ratio repeated_grams(const CutText& text) {
   return {text.repeated_grams(kWords), text.characters()};
 }
 
-/// What is found in the lines that C4 keeps: those that end like a sentence and have at least three
-/// words, none of them too long. One with "javascript" counts for "lorem ipsum" only.
-struct C4Lines {
-  int64_t sentences = 0, lorem_ipsum = 0, braces = 0;
-};
-inline std::string in_lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-/// How many sentences a line has that C4 keeps. A word ends one if it ends with . ? or !, and maybe
-/// quotes behind it, or if it is the last of the line.
-inline int64_t sentences(const CutText& line) {
-  const auto ends_here = [&](std::string_view word) {
-    if (word.data() == line.words().back().data()) return true;
+/// How many sentences a text has. A word ends one if it ends with . ? or !, and maybe quotes behind
+/// it, or if it is the last of a line.
+inline int64_t sentences(const CutText& text) {
+  const std::string_view all = text.text();
+  int64_t ends = 0;
+  for (std::string_view word : text.words()) {
+    const size_t end = static_cast<size_t>(word.data() - all.data()) + word.size();
     while (word.ends_with('"') || word.ends_with('\'')) word.remove_suffix(1);
-    return ends_with_any(word, std::array{".", "?", "!"});
-  };
-  return std::ranges::count_if(line.words(), ends_here);
-}
-inline C4Lines c4_lines(const CutText& text) {
-  constexpr int64_t kLongestWord = 1000;
-  constexpr std::array kPolicies = {"terms of use", "privacy policy", "cookie policy",
-                                    "uses cookies", "use of cookies", "use cookies"};
-  C4Lines found;
-  for (const std::string_view whole : text.lines()) {
-    const std::string_view line = trimmed(whole);
-    if (!ends_with_any(line, std::array{".", "?", "!", "\"", "'"}) || line.ends_with("..."))
-      continue;
-    const CutText cut(line);
-    const auto is_long = [](std::string_view word) { return characters(word) > kLongestWord; };
-    if (cut.word_count() < 3 || std::ranges::any_of(cut.words(), is_long)) continue;
-    const std::string lower = in_lower_case(line);
-    if (lower.find("lorem ipsum") != std::string::npos) ++found.lorem_ipsum;
-    if (lower.find("javascript") != std::string::npos) continue;
-    found.braces += std::ranges::count(line, '{');
-    if (!has_any(lower, kPolicies)) found.sentences += sentences(cut);
+    ends += end == all.size() || all[end] == '\n' || ends_with_any(word, std::array{".", "?", "!"});
   }
-  return found;
+  return ends;
 }
 
 /// Lines that are not blank, as FineWeb counts them.
@@ -190,12 +156,10 @@ inline constexpr Rule kRules[] = {
   {Repetition, "9_grams", "n words that were there before / characters", repeated_grams<9>, AtMost, {11, 100}},
   {Repetition, "10_grams", "n words that were there before / characters", repeated_grams<10>, AtMost, {10, 100}},
 
-  {C4, "lorem_ipsum", "\"lorem ipsum\" in lines that C4 keeps",
-   [](Cut t) { return Ratio{c4_lines(t).lorem_ipsum}; }, AtMost, {0}},
-  {C4, "braces", "{ in lines that C4 keeps",
-   [](Cut t) { return Ratio{c4_lines(t).braces}; }, AtMost, {0}},
-  {C4, "sentences", "sentences in lines that C4 keeps",
-   [](Cut t) { return Ratio{c4_lines(t).sentences}; }, AtLeast, {5}},
+  {C4, "lorem_ipsum", "whether \"lorem ipsum\" is in the lines that are left",
+   [](Cut t) { return Ratio{in_lower_case(t.text()).find("lorem ipsum") != std::string::npos}; }, AtMost, {0}},
+  {C4, "braces", "{ in the lines that are left", [](Cut t) { return Ratio{t.count("{")}; }, AtMost, {0}},
+  {C4, "sentences", "sentences in the lines that are left", [](Cut t) { return Ratio{sentences(t)}; }, AtLeast, {5}},
 
   {FineWeb, "punctuation", "lines that end with . ! or ? / lines",
    [](Cut t) { return full_lines_that(t, ends_with_punctuation); }, AtLeast, {12, 100}},
@@ -217,12 +181,26 @@ inline std::string name_of(const Rule& rule) {
   return std::string(to_string(rule.set)) + "." + rule.name;
 }
 
-/// The first rule of these sets that the text breaks, in the order of the sets; nullptr: none.
-inline const Rule* broken_rule(const std::vector<RuleSet>& sets, const CutText& text) {
-  for (const RuleSet set : sets)
+/// Judges a text by these sets, one after the other, and deletes the lines that they delete.
+/// @return the first rule that it breaks; nullptr: none
+inline const Rule* broken_rule(std::span<const RuleSet> sets, std::string& text) {
+  std::optional<CutText> cut;
+  for (const RuleSet set : sets) {
+    if (set == RuleSet::C4) {
+      text = c4_lines(text);
+      cut.reset();
+    }
+    if (!cut) cut.emplace(text);
     for (const Rule& rule : kRules)
-      if (rule.set == set && !rule.keeps(text)) return &rule;
+      if (rule.set == set && !rule.keeps(*cut)) return &rule;
+  }
   return nullptr;
+}
+/// What these sets leave of a text that breaks no rule.
+inline std::string without_lines(std::span<const RuleSet> sets, std::string text) {
+  for (const RuleSet set : sets)
+    if (set == RuleSet::C4) text = c4_lines(text);
+  return text;
 }
 
 }  // namespace ladder

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <future>
+#include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/comm/comm.h"
@@ -39,32 +41,28 @@ void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& don
   }
 }
 
-/// Sends to[r] to rank r. @return what all ranks have sent here, in the order of ranks
+/// Sends to[r] to rank r. @return what all ranks have sent here
 template <class T>
 std::vector<T> exchange(Comm& comm, std::vector<std::vector<T>>& to) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const int ranks = comm.size();
+  const int ranks = comm.size(), own = comm.rank();
   const auto at = [](int rank) { return static_cast<size_t>(rank); };
-  std::vector<int64_t> sent(at(ranks)), received(at(ranks));
-  for (int r = 0; r < ranks; ++r) sent[at(r)] = std::ssize(to[at(r)]);
-  const auto counts = [&](std::vector<int64_t>& of) {
-    return Tensor{.ptr = of.data(), .dtype = Dtype::I64, .shape = {ranks}};
+  std::vector<int64_t> sent, received(at(ranks));
+  for (const std::vector<T>& some : to) sent.push_back(std::ssize(some));
+  const auto tensor = [](auto some, Dtype dtype) {
+    const int64_t size = std::ssize(some) * static_cast<int64_t>(sizeof(some[0]));
+    return Tensor{.ptr = some.data(), .dtype = dtype, .shape = {size / size_of(dtype)}};
   };
-  comm.all_to_all(counts(received), counts(sent));
-  const auto tensor = [](std::vector<T>& of) {
-    const int64_t bytes = std::ssize(of) * static_cast<int64_t>(sizeof(T));
-    return Tensor{.ptr = of.data(), .dtype = Dtype::U8, .shape = {bytes}};
-  };
-  std::vector<std::vector<T>> from(at(ranks));
-  from[at(comm.rank())] = std::move(to[at(comm.rank())]);
+  comm.all_to_all(tensor(std::span(received), Dtype::I64), tensor(std::span(sent), Dtype::I64));
+  std::vector<T> all = std::exchange(to[at(own)], {});
   for (int step = 1; step < ranks; ++step) {
-    const int next = (comm.rank() + step) % ranks, before = (comm.rank() + ranks - step) % ranks;
-    from[at(before)].resize(at(static_cast<int>(received[at(before)])));
-    comm.exchange(tensor(to[at(next)]), next, tensor(from[at(before)]), before);
+    const int next = (own + step) % ranks, before = (own + ranks - step) % ranks;
+    const size_t end = all.size();
+    all.resize(end + static_cast<size_t>(received[at(before)]));
+    comm.exchange(tensor(std::span(to[at(next)]), Dtype::U8), next,
+                  tensor(std::span(all).subspan(end), Dtype::U8), before);
+    to[at(next)].clear();
   }
-  std::vector<T> all = std::move(from[0]);
-  for (int r = 1; r < ranks; ++r) all.insert(all.end(), from[at(r)].begin(), from[at(r)].end());
-  for (std::vector<T>& some : to) some.clear();
   return all;
 }
 

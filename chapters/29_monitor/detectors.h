@@ -91,16 +91,21 @@ inline double slope(const std::deque<double>& y) {
   return xy / xx;
 }
 
-/// The last `most` numbers of a curve.
-struct Window {
-  size_t most;
-  std::deque<double> last = {};
-
-  void add(double x) {
-    last.push_back(x);
-    if (last.size() > most) last.pop_front();
-  }
+/// What detectors have seen: a checkpoint holds it.
+struct Curves {
+  std::deque<double> losses, norms, ratios, slope;  ///< the last ones, those of spikes left out
+  double smoothed = 0, least = 0, embedding = 0;
+  int64_t count = 0;
+  std::set<std::string> standing;  ///< conditions that hold
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Curves, losses, norms, ratios, slope, smoothed, least, embedding,
+                                   count, standing)
+
+/// Adds x, and forgets all but the last `most` numbers.
+inline void add_to(std::deque<double>& window, double x, size_t most) {
+  window.push_back(x);
+  if (window.size() > most) window.pop_front();
+}
 
 struct Alarm {
   std::string kind;  ///< "spike"
@@ -124,8 +129,8 @@ class Detectors {
       alarms_.push_back({"not finite", bad});
       return alarms_;
     }
-    const double limit = see_spike("loss", record.loss, losses_, 16, k_, "spike");
-    see_spike("gradient norm", record.grad_norm, norms_, 16, 2 * k_, "spike");
+    const double limit = see_spike("loss", record.loss, seen_.losses, 16, k_, "spike");
+    see_spike("gradient norm", record.grad_norm, seen_.norms, 16, 2 * k_, "spike");
     see_divergence(std::min<double>(record.loss, limit));
     see_plateau(std::min<double>(record.loss, limit));
     if (watch.seen()) see_tensors(*watch.seen());
@@ -134,23 +139,15 @@ class Detectors {
 
   /// All but the alarms about ranks: a run may go on with another number of them.
   nlohmann::json state() const {
-    std::set<std::string> standing = standing_;
-    std::erase_if(standing, [](const std::string& name) { return name.starts_with("rank "); });
-    return {{"losses", losses_.last}, {"norms", norms_.last},    {"ratios", ratios_.last},
-            {"slope", slope_.last},   {"smoothed", smoothed_},   {"least", least_},
-            {"count", count_},        {"embedding", embedding_}, {"standing", standing}};
+    Curves seen = seen_;
+    std::erase_if(seen.standing, [](const std::string& name) { return name.starts_with("rank "); });
+    return seen;
   }
   void set_state(const nlohmann::json& state) {
-    const auto take = [&](const char* name, Window& window) {
-      window.last = state.at(name).get<std::deque<double>>();
-      if (window.last.size() > window.most) throw UserError("{} {}", window.last.size(), name);
-    };
-    take("losses", losses_), take("norms", norms_), take("ratios", ratios_), take("slope", slope_);
-    smoothed_ = state.at("smoothed").get<double>();
-    least_ = state.at("least").get<double>();
-    embedding_ = state.at("embedding").get<double>();
-    count_ = count_in(state.at("count"));
-    standing_ = state.at("standing").get<std::set<std::string>>();
+    seen_ = state.get<Curves>();
+    if (seen_.count < 0 || seen_.slope.size() > kSlope ||
+        std::max({seen_.losses.size(), seen_.norms.size(), seen_.ratios.size()}) > kWindow)
+      throw UserError("{} steps, and windows that are too long", seen_.count);
   }
 
  private:
@@ -158,39 +155,38 @@ class Detectors {
   void raise(bool holds, const std::string& kind, const std::string& what, const std::string& why) {
     const std::string name = kind + " " + what;
     if (!holds)
-      standing_.erase(name);
-    else if (standing_.insert(name).second)
+      seen_.standing.erase(name);
+    else if (seen_.standing.insert(name).second)
       alarms_.push_back({kind, why});
   }
 
   /// Judges x by the window, and adds it if it is no spike. Returns the limit.
-  double see_spike(const char* what, double x, Window& window, size_t least, double k,
+  double see_spike(const char* what, double x, std::deque<double>& window, size_t least, double k,
                    const char* kind) {
-    const double limit = spike_limit(window.last, k, least);
+    const double limit = spike_limit(window, k, least);
     raise(x > limit, kind, what, fmt::format("{} {:.4g} is above {:.4g}", what, x, limit));
-    if (x <= limit) window.add(x);
+    if (x <= limit) add_to(window, x, kWindow);
     return limit;
   }
   void see_divergence(double loss) {
     constexpr double kKept = 0.9, kWorse = 1.1;
     constexpr int64_t kLeast = 20;
-    smoothed_ = count_ == 0 ? loss : kKept * smoothed_ + (1 - kKept) * loss;
-    ++count_;
-    least_ = count_ == 1 ? smoothed_ : std::min(least_, smoothed_);
-    raise(count_ > kLeast && smoothed_ > kWorse * least_, "divergence", "",
-          fmt::format("smoothed loss {:.4g} is above {} times {:.4g}", smoothed_, kWorse, least_));
+    double &smoothed = seen_.smoothed, &least = seen_.least;
+    smoothed = seen_.count == 0 ? loss : kKept * smoothed + (1 - kKept) * loss;
+    least = seen_.count == 0 ? smoothed : std::min(least, smoothed);
+    raise(++seen_.count > kLeast && smoothed > kWorse * least, "divergence", "",
+          fmt::format("smoothed loss {:.4g} is above {} times {:.4g}", smoothed, kWorse, least));
   }
   void see_plateau(double loss) {
-    slope_.add(loss);
-    if (slope_.last.size() < slope_.most || slope(slope_.last) < 0) return;
-    alarms_.push_back(
-        {"plateau", fmt::format("the loss does not fall over {} steps", slope_.most)});
-    slope_.last.clear();
+    add_to(seen_.slope, loss, kSlope);
+    if (seen_.slope.size() < kSlope || slope(seen_.slope) < 0) return;
+    alarms_.push_back({"plateau", fmt::format("the loss does not fall over {} steps", kSlope)});
+    seen_.slope.clear();
   }
 
   void see_tensors(const TensorSums& seen) {
-    see_spike("update ratio", update_ratio(seen.whole(Of::Update), seen.whole(Of::Weight)), ratios_,
-              8, k_, "jump");
+    see_spike("update ratio", update_ratio(seen.whole(Of::Update), seen.whole(Of::Weight)),
+              seen_.ratios, 8, k_, "jump");
     const int64_t blocks = seen.sections() - 2;
     double most = 0;
     for (int64_t l = 1; l <= blocks; ++l) most = std::max(most, seen.section(l, Of::Gradient));
@@ -199,9 +195,9 @@ class Detectors {
             fmt::format("block {} has a gradient of {:.4g}, another of {:.4g}", l - 1,
                         seen.section(l, Of::Gradient), most));
     const double now = seen.facts(0).weight;  // the token embedding is the first tensor
-    if (embedding_ == 0) embedding_ = now;
-    raise(now > 2 * embedding_ || now < embedding_ / 2, "drift", "",
-          fmt::format("the embedding's norm is {:.4g}, and was {:.4g}", now, embedding_));
+    if (seen_.embedding == 0) seen_.embedding = now;
+    raise(now > 2 * seen_.embedding || now < seen_.embedding / 2, "drift", "",
+          fmt::format("the embedding's norm is {:.4g}, and was {:.4g}", now, seen_.embedding));
     see_ranks(seen);
   }
   void see_ranks(const TensorSums& seen) {
@@ -216,14 +212,12 @@ class Detectors {
     }
   }
 
+  static constexpr size_t kWindow = 32, kSlope = 100;
   bool on_;
   double k_;
   bool scaled_;
-  Window losses_{32}, norms_{32}, ratios_{32}, slope_{100};
-  double smoothed_ = 0, least_ = 0, embedding_ = 0;
-  int64_t count_ = 0;
-  std::set<std::string> standing_;  ///< conditions that hold
-  std::vector<Alarm> alarms_;       ///< of this step
+  Curves seen_;
+  std::vector<Alarm> alarms_;  ///< of this step
 };
 
 }  // namespace ladder

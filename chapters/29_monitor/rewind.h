@@ -64,13 +64,11 @@ struct RewindOptions {
   static Range range(const std::string& text) {
     Range range{-1, -1};
     const char* const end = text.data() + text.size();
-    const auto first = std::from_chars(text.data(), end, range.begin);
-    if (first.ec == std::errc{} && first.ptr != end && *first.ptr == ':') {
-      const auto last = std::from_chars(first.ptr + 1, end, range.end);
-      if (last.ec == std::errc{} && last.ptr == end && 0 <= range.begin &&
-          range.begin < range.end && range.end <= kMaxCount)
-        return range;
-    }
+    const char* const colon = std::from_chars(text.data(), end, range.begin).ptr;
+    if (colon != end && *colon == ':' &&
+        std::from_chars(colon + 1, end, range.end).ptr == end &&  // what is no number stays -1
+        0 <= range.begin && range.begin < range.end && range.end <= kMaxCount)
+      return range;
     throw UserError("--skip-batches {}; legal is A:B with A from 0 on and B above A", text);
   }
 };
@@ -111,10 +109,7 @@ class BatchNumbers {
     skipped_ = count_in(state.at("skipped"));
     for (const nlohmann::json& range : state.at("ranges")) {
       const Range there{count_in(range.at(0)), count_in(range.at(1))};
-      const auto same = [&](const Range& r) {
-        return r.begin == there.begin && r.end == there.end;
-      };
-      if (std::ranges::none_of(ranges_, same)) skip(there);
+      if (std::ranges::find(ranges_, there) == ranges_.end()) skip(there);
     }
   }
 

@@ -37,10 +37,11 @@ class RowClip {
     for (const ParamSpec& spec : params.specs())
       if (spec.is_matrix() && columns(spec) % kNormLeaf != 0 && params.shards() > 1)
         throw UserError("--agc: on ranks --channels must be a multiple of {}", kNormLeaf);
-    limbs_ = arena.shared(Mem::Workspace, "agc", Dtype::I64, {2 * most_rows(params), kLimbs});
+    limbs_ = arena.shared(Mem::Workspace, "agc", Dtype::I64,
+                          {bytes(params, options) / (8 * kLimbs), kLimbs});
   }
 
-  /// Bytes of Workspace: as many as in chapter 14.
+  /// Bytes of Workspace: as many as in chapter 14, two norms for each row of the longest tensor.
   static int64_t bytes(const ParamLayout& params, const AdaptiveClipOptions& options) {
     return AdaptiveClip::bytes(params, options);
   }
@@ -76,12 +77,6 @@ class RowClip {
   static int64_t rows(const ParamSpec& spec) { return spec.is_matrix() ? spec.rows : 1; }
   static int64_t columns(const ParamSpec& spec) {
     return spec.is_matrix() ? spec.shape.dims[1] : spec.rows;
-  }
-  static int64_t most_rows(const ParamLayout& params) {
-    int64_t most = 1;
-    for (const ParamSpec& spec : params.specs())
-      if (spec.role != Role::Head) most = std::max(most, rows(spec));
-    return most;
   }
 
   /// Calls use(first row, piece (R,n)) for this rank's part of a tensor: the rest of a row, then

@@ -1,5 +1,6 @@
 #include "common/data/json_document.h"
 
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,11 +11,31 @@ namespace {
 
 using nlohmann::json;
 
+/// Reads a line for the parser, and tells how far the parser has come.
+struct Cursor {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  const char* at;
+  const char** come;
+
+  reference operator*() const { return *at; }
+  Cursor& operator++() {
+    *come = ++at;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at == other.at; }
+};
+
 /// Is told of each value in turn. Returning false ends the parser.
 class Reader : public nlohmann::json_sax<json> {
  public:
-  explicit Reader(JsonDocument& document) : document_(document) {}
-  std::string wrong;  ///< what the line should have been
+  Reader(std::string_view line, JsonDocument& document) : line_(line), document_(document) {}
+  const char* come = nullptr;  ///< behind what the parser has read of the line
+  std::string wrong;           ///< what the line should have been
 
   bool has_text() const { return fields_[0].met; }
 
@@ -24,11 +45,13 @@ class Reader : public nlohmann::json_sax<json> {
     for (Field& field : fields_)
       if (name == field.name) field_ = &field;
     if (!field_) return true;
+    if (field_ == &fields_[0]) document_.begin = line_.find('"', offset());
     if (std::exchange(field_->met, true)) return fail(fmt::format("\"{}\" twice", name));
     return true;
   }
   bool string(std::string& value) override {
     if (field_ && depth_ == 1) field_->value.swap(value);
+    if (field_ == &fields_[0] && depth_ == 1) document_.end = offset();
     return in_object("");
   }
   bool number_integer(int64_t value) override { return number(std::to_string(value)); }
@@ -60,6 +83,7 @@ class Reader : public nlohmann::json_sax<json> {
     bool met = false;
   };
 
+  size_t offset() const { return static_cast<size_t>(come - line_.data()); }
   bool fail(std::string why) {
     wrong = std::move(why);
     return false;
@@ -81,6 +105,7 @@ class Reader : public nlohmann::json_sax<json> {
     return true;
   }
 
+  std::string_view line_;
   JsonDocument& document_;
   Field fields_[3] = {{"text", document_.text}, {"id", document_.id}, {"source", document_.source}};
   Field* field_ = nullptr;  ///< whose value comes next
@@ -93,8 +118,9 @@ std::string read_document(std::string_view line, JsonDocument& document) {
   document.text.clear();
   document.id.clear();
   document.source.clear();
-  Reader reader(document);
-  if (!json::sax_parse(line, &reader)) return reader.wrong;
+  Reader reader(line, document);
+  const Cursor begin{line.data(), &reader.come}, end{line.data() + line.size(), nullptr};
+  if (!json::sax_parse(begin, end, &reader)) return reader.wrong;
   return reader.has_text() ? "" : "no \"text\"";
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
-#include "common/output_file.h"
+#include "common/own_place.h"
 #include "common/run/backend.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
@@ -42,27 +42,16 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
         gpt.heads, gpt.channels, head, backend, most);
 }
 
-bool lies_in(const fs::path& path, const fs::path& directory) {
-  return std::ranges::mismatch(directory, path).in1 == directory.end();
-}
-
-// An output needs a file of its own. The file is not one that the run reads, and not in --save.
+// An output is not in --save, either.
 void check_outputs(const RunOptions& o) {
-  using Named = std::pair<const char*, std::string>;
-  std::vector<Named> taken = {{"--data", o.data},
-                              {"--tokenizer", o.tokenizer},
-                              {"--config", o.config_file},
-                              {"--load", o.load},
-                              {"--save", o.save}};
-  for (const Named& output :
-       {Named{"--trace", o.trace}, {"--report", o.report}, {"--timeline", o.timeline}}) {
-    const auto& [flag, path] = output;
-    if (path.empty()) continue;
-    for (const auto& [other, place] : taken)
-      if (!place.empty() &&
-          (lies_in(resolved(path), resolved(place)) || lies_in(resolved(place), resolved(path))))
-        throw UserError("{} {}: would write in {} {}; legal is another name", flag, path, other,
-                        place);
+  NamedPaths taken = {{"--data", o.data},
+                      {"--tokenizer", o.tokenizer},
+                      {"--config", o.config_file},
+                      {"--load", o.load},
+                      {"--save", o.save}};
+  for (const NamedPath& output :
+       {NamedPath{"--trace", o.trace}, {"--report", o.report}, {"--timeline", o.timeline}}) {
+    require_own_place(output, taken);
     taken.push_back(output);
   }
 }

@@ -84,7 +84,9 @@ TEST_F(Replay, Refuses) {
     EXPECT_NE(ended.err.find(says), std::string::npos) << flags << "\n" << ended.err;
   }
   for (const auto& [flags, says] :
-       {std::pair{"--expert-nodes 2", "are for --loads"}, {"--loads no.json", "no.json"}}) {
+       {std::pair{"--expert-nodes 2", "are for --loads"},
+        {"--loads no.json", "no.json"},
+        {"--loads run.json --report run.json", "would write in --loads run.json"}}) {
     const Ended ended = run("23_planner", words(flags));
     EXPECT_EQ(ended.status, 2);
     EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;

@@ -101,6 +101,10 @@ TEST_F(Tokenizer, RefusesBadInput) {
         {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
         {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
         {"encode --data text.txt --out x.bin --tokenizer t --split x", "--split x; legal are gpt2"},
+        {"encode --tokenizer t --data bad.txt text.txt --out ./text.txt",
+         "would write in --data text.txt"},
+        {"encode --tokenizer t --data text.txt --out t/vocab.json", "would write in --tokenizer t"},
+        {"decode --tokenizer t --data x.bin --out x.bin", "would write in --data x.bin"},
         {"decode --tokenizer t --data odd.bin --out x.bin", "3 bytes are no whole number"},
         {"decode --tokenizer t --data high.bin --out x.bin", "token 0 is 65535"}}) {
     const Ended ended = call(line);

@@ -132,7 +132,7 @@ TEST_F(Corpus, ProcessesKeepTheSameDocuments) {
 TEST_F(Corpus, LinesStayAsTheyWereInFilesOfTheirNames) {
   write("x/a.jsonl", "{\"text\": \"an  odd\\u0020line\", \"more\": [1, {}]}\n\n");
   write("x/b.jsonl", "{\"text\":\"the last line has no end\"}");
-  call("25_corpus", "--data x/a.jsonl x/b.jsonl --out kept/ --dedup none");
+  call("25_corpus", "--data x/a.jsonl x/b.jsonl --out kept/ --dedup none --filter none");
   EXPECT_EQ(read("kept/a.jsonl") + "\n", read("x/a.jsonl"));
   EXPECT_EQ(read("kept/b.jsonl"), read("x/b.jsonl") + "\n");
   call("25_corpus", "--data x/a.jsonl --out o.jsonl --filter gopher --removed gone.jsonl");
@@ -140,6 +140,30 @@ TEST_F(Corpus, LinesStayAsTheyWereInFilesOfTheirNames) {
   EXPECT_EQ(read("gone.jsonl"),
             "{\"removed_by\":\"gopher.few_words\",\"text\": \"an  odd\\u0020line\", \"more\": [1, "
             "{}]}\n");
+}
+
+TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
+  const std::string line = R"(end here, as lines of C4 do.\n)";
+  const std::string full = line + line + line + line + "And so \\u00e9.";
+  const std::string rest = R"( "n": 1.50e2, "deep": {"text": ["x\u0020", {}]}, "id":)";
+  write("a.jsonl", "{" + rest + "1, \"text\" : \"Home\\n" + full + "\"}\n{\"id\":0,\"text\":\"" +
+                       full + "\\nMore \"}\n{\"text\":\"Home\"}\n");
+  std::string want;
+  for (const std::string layout : {"", " --threads 2", " --ranks 3"}) {
+    const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4" + layout);
+    // The texts are equal now, and "0" is the lesser id.
+    EXPECT_EQ(nlohmann::json::parse(read("o.jsonl"))["text"].get<std::string>().size(), 126U);
+    for (const char* row :
+         {"read                                     0           3            267",
+          "c4: lines deleted                        0           3            252",
+          "c4.sentences                             1           2            252",
+          "exact                                    1           1            126"})
+      EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
+  }
+  call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
+  EXPECT_EQ(
+      read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
+      "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
 }
 
 TEST_F(Corpus, CompressedFilesHoldTheSame) {

@@ -83,18 +83,45 @@ const Rule& rule_of(const std::string& name) {
 TEST(Rules, KeepATextAtTheThresholdAndRemoveOneBeyondIt) {
   for (const auto& [name, both] : texts()) {
     const Rule& rule = rule_of(name);
-    const Ratio is = rule.measure(CutText(both.kept)), beyond = rule.measure(CutText(both.removed));
-    EXPECT_TRUE(rule.keeps(CutText(both.kept))) << name << " " << is.over << " / " << is.under;
-    EXPECT_FALSE(rule.keeps(CutText(both.removed)))
-        << name << " " << beyond.over << " / " << beyond.under;
+    for (const bool kept : {true, false}) {
+      const std::string text = without_lines(std::array{rule.set}, kept ? both.kept : both.removed);
+      const Ratio is = rule.measure(CutText(text));
+      EXPECT_EQ(rule.keeps(CutText(text)), kept) << name << " " << is.over << " / " << is.under;
+    }
   }
 }
 
 TEST(Rules, AreAskedInTheOrderOfTheSets) {
-  const CutText text("{ is a brace.");
-  EXPECT_EQ(name_of(*broken_rule({RuleSet::C4, RuleSet::Gopher}, text)), "c4.braces");
-  EXPECT_EQ(name_of(*broken_rule({RuleSet::Gopher, RuleSet::C4}, text)), "gopher.few_words");
+  std::string text = "{ is a brace.";
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::C4, RuleSet::Gopher}, text)), "c4.braces");
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::Gopher, RuleSet::C4}, text)),
+            "gopher.few_words");
   EXPECT_EQ(broken_rule({}, text), nullptr);
+}
+
+TEST(Rules, JudgeWhatC4HasLeft) {
+  std::string full;
+  for (size_t i = 0; i < 6; ++i) full += (i == 0 ? "" : "\n") + words(99).substr(60 * i, 59) + ".";
+  const std::string menu = times(60, "Home\n");
+  std::string text = menu + full;
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::FineWeb}, text)), "fineweb.punctuation");
+  EXPECT_EQ(text, menu + full);
+  EXPECT_EQ(broken_rule(std::array{RuleSet::C4, RuleSet::FineWeb}, text), nullptr);
+  EXPECT_EQ(text, full);
+}
+
+TEST(C4, DeletesLinesAndCitations) {
+  for (const char* line :
+       {"two words.", "no full stop", "and so on...", "and so on…", "it is JavaScript code.",
+        "our Privacy Policy is long.", "it is so. [1]"})
+    EXPECT_EQ(c4_lines(line), "");
+  for (const char* line : {"and so \"on\"", "and so on'", "who is it?", "what a day!",
+                           "our Privacy Policy {is} long.", "lorem ipsum in Javascript."})
+    EXPECT_EQ(c4_lines(line), line);
+  const std::string longest = "a b " + std::string(999, 'c') + ".";
+  EXPECT_EQ(c4_lines(longest + "\n\n\n" + "a b c" + longest.substr(4)), longest);
+  EXPECT_EQ(c4_lines("\n [1] it is[] so[edit] [x].\u00A0\n\n and here[citation needed].\t"),
+            "it is so [x].\nand here.");
 }
 
 TEST(Rules, DivideByNothing) {

@@ -33,16 +33,8 @@ TEST(Detectors, SlopesOfLeastSquares) {
 
 class Heard : public ::testing::Test {
  protected:
-  const GptConfig config{.name = "test",
-                         .layers = 2,
-                         .heads = 2,
-                         .channels = 16,
-                         .seq_len = 4,
-                         .positions = 4,
-                         .vocab = 11,
-                         .padded_vocab = 13};
   Arena arena;
-  ParamLayout params{config};
+  ParamLayout params{preset("nano")};
   Watch blind{arena, params, params, Dtype::F32, 64, {}};
   PrecisionOptions precision;
   Detectors detectors{{.on = true, .deviations = 6}, false, precision};

@@ -21,7 +21,7 @@ from random import Random
 from environment import Packages, Unavailable
 
 SKIPPED = 77
-WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers"]
+WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers", "fast-dedup==0.1.0"]
 # datatrove's name of a reason: ours.
 REASONS = {
     "gopher": {"gopher_short_doc": "few_words", "gopher_long_doc": "many_words",
@@ -59,7 +59,7 @@ class Texts:
         return self.random.choice([0, 0, 0, 0, 0.05, 0.1, 0.3, 0.5, 0.9])
 
     def words(self, count):
-        stop, marks, numbers, dots, long, short = (self.odd() for _ in range(6))
+        stop, marks, numbers, dots, long, short, cited = (self.odd() for _ in range(7))
         draw = self.random.random
         made = []
         for _ in range(count):
@@ -76,6 +76,8 @@ class Texts:
                 word = "#"
             if draw() < dots / 3:
                 word += self.random.choice(["...", "\u2026"])
+            if draw() < cited / 5:
+                word += self.random.choice(["[1]", "[]", "[edit]", "[citation needed]", "[x]", "[2][3].", " [4]"])
             made.append(word)
         return made
 
@@ -131,20 +133,23 @@ class Corpus(unittest.TestCase):
         c4_filters.split_into_sentences = split_sentences
         filters = {"gopher": gopher_quality_filter.GopherQualityFilter(),
                    "repetition": gopher_repetition_filter.GopherRepetitionFilter(),
-                   "c4": c4_filters.C4QualityFilter(remove_citations=False),
+                   "c4": c4_filters.C4QualityFilter(),
                    "fineweb": fineweb_quality_filter.FineWebQualityFilter()}
         made = Texts(1)
         texts = [text for text in (made.document() for _ in range(self.count)) if text.strip()]
         texts += [" ".join(["the of"] * 50001), " ".join(["the of", made.word(30)] * 40)]
         for name, theirs in filters.items():
             with self.subTest(filter=name):
-                _, removed = self.ours(texts, "--dedup", "none", "--filter", name)
+                kept, removed = self.ours(texts, "--dedup", "none", "--filter", name)
                 mine = {line["id"]: line["removed_by"] for line in removed}
+                left = {line["id"]: line["text"] for line in kept}
                 met = set()
                 for i, text in enumerate(texts):
-                    verdict = theirs.filter(Document(text=text, id=str(i)))
+                    document = Document(text=text, id=str(i))
+                    verdict = theirs.filter(document)
                     want = None if verdict is True else f"{name}.{REASONS[name][verdict[1]]}"
                     self.assertEqual(mine.get(i), want, f"{text[:2000]!r}")
+                    self.assertEqual(left.get(i), document.text if want is None else None)
                     met.add(want)
                 self.assertEqual(met - {None}, {f"{name}.{reason}" for reason in REASONS[name].values()})
 

@@ -1,0 +1,39 @@
+// An output must not overwrite what the program reads, nor another output.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/output_file.h"
+
+namespace ladder {
+
+/// A flag and the file or directory that it names; an empty name is none.
+using NamedPath = std::pair<std::string, std::string>;
+using NamedPaths = std::vector<NamedPath>;
+
+/// (flag, path) of each path.
+inline NamedPaths named_paths(const std::string& flag, const std::vector<std::string>& paths) {
+  NamedPaths all;
+  for (const std::string& path : paths) all.emplace_back(flag, path);
+  return all;
+}
+
+/// @throws UserError if `output` is one of `taken`, or one lies in the other
+inline void require_own_place(const NamedPath& output, const NamedPaths& taken) {
+  const auto lies_in = [](const std::filesystem::path& path, const std::filesystem::path& other) {
+    return std::ranges::mismatch(other, path).in1 == other.end();
+  };
+  for (const auto& [flag, path] : taken) {
+    if (path.empty() || output.second.empty()) continue;
+    const std::filesystem::path place = resolved(output.second), other = resolved(path);
+    if (lies_in(place, other) || lies_in(other, place))
+      throw UserError("{} {}: would write in {} {}; legal is another name", output.first,
+                      output.second, flag, path);
+  }
+}
+
+}  // namespace ladder
