@@ -129,7 +129,7 @@ def times():
     rows.append(["100 each, rows of 1,000", "rows of 100", "500", "100.0%",
                  *rates("--seq-len 100 --batch 10 --steps 50",
                         f"--seq-len 1000 --batch 1 --steps 50 {DOCUMENTS} --pack-window 500", write([101] * 500))])
-    return table(["lengths", "beside", "window", "trained", "whole rows", "packed", "ratio", "range"], rows)
+    return table(["lengths", "beside", "`--pack-window`", "trained", "whole rows", "packed", "ratio", "range"], rows)
 
 
 def measure():
@@ -142,7 +142,7 @@ def measure():
         "beginning of their document.",
         peers(),
         f"`{TIMED}`, whole rows of text and one whole window of documents with as many targets: trained positions a "
-        f"second. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. The windows are smaller "
-        "than above, so that a run is short, and leave more padding.",
+        f"second. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
+        "than above keep runs short.",
         times(),
     ])
