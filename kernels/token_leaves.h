@@ -84,6 +84,10 @@ void for_matrix_leaves(const Sequences& sequences, int chunks, F&& f) {
   for (int64_t b = 0; b < sequences.count; ++b) {
     const Range rows = sequences[b];
     const int64_t n = matrix_leaves(chunks, rows.size());
+    if (n == 1) {  // one run: where BF16 is multiplied in pairs, two runs need not have its bits
+      f(b * indices, Fold{rows, {rows.end, rows.end}});
+      continue;
+    }
     for (int64_t i = 0; i < n; ++i) f(b * indices + i, moved(fold(i, n, rows.size()), rows.begin));
   }
 }

@@ -63,8 +63,13 @@ struct PackOptions {
   void check() const {
     require_range("--pack-window", window, 1, 1 << 16);
     require_range("--row-documents", row_documents, 1, 1 << 16);
-    if (!documents && (unpacked || end_of_text))
-      throw UserError("{} needs --documents", unpacked ? "--unpacked" : "--end-of-text");
+    const PackOptions none;
+    for (const auto& [given, flag] : {std::pair{unpacked, "--unpacked"},
+                                      {end_of_text.has_value(), "--end-of-text"},
+                                      {pack != none.pack, "--pack"},
+                                      {window != none.window, "--pack-window"},
+                                      {row_documents != none.row_documents, "--row-documents"}})
+      if (given && !documents) throw UserError("{} needs --documents", flag);
   }
 
   /// M: how many documents a bundle may have, for rows of T tokens.
@@ -131,12 +136,9 @@ struct PackCounts {
     pairs += piece.length * (piece.length + 1) / 2;
   }
   void operator+=(const PackCounts& more) {
-    rows += more.rows;
-    pieces += more.pieces;
-    trained += more.trained;
-    padded += more.padded;
-    cut += more.cut;
-    pairs += more.pairs;
+    for (const auto count : {&PackCounts::rows, &PackCounts::pieces, &PackCounts::trained,
+                             &PackCounts::padded, &PackCounts::cut, &PackCounts::pairs})
+      this->*count += more.*count;
   }
 };
 

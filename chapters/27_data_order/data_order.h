@@ -123,8 +123,10 @@ class DataOrder {
   DataOrder(const SourceOptions& options, const PackOptions& packing, const RunOptions& run,
             const GptConfig& gpt)
       : options_(options), packing_(packing), T_(gpt.seq_len) {
-    for (const SourceFiles& source : options.sources)
+    for (const SourceFiles& source : options.sources) {
       sources_.emplace_back(source, run, gpt, packing.end_of_text);
+      weights_.push_back(source.weight);
+    }
   }
 
   /// The step of B bundles that begins at `place`, of which this rank has `own`.
@@ -186,32 +188,30 @@ class DataOrder {
       return std::accumulate(all.begin(), all.end(), int64_t{0});
     };
     const int64_t known = sum(place.dealt) - sum(place.counts);  // 0: not dealt before
-    Dealing dealing(options_.weights());
-    dealing.set_counts(place.counts);
+    number_ = place.window;
+    seed_ = place.seed;
+    before_ = after_ = place.counts;
     std::vector<Piece> pieces;
     dealt_.clear();
     for (int64_t n = 0; n < (known > 0 ? known : packing_.window); ++n) {
-      const size_t s = dealing.next();
-      const int64_t c = dealing.counts()[s], documents = sources_[s].documents();
+      const size_t s = next_source(weights_, after_);
+      const int64_t c = after_[s], documents = sources_[s].documents();
       const int64_t epoch = c / documents;
       if (known <= 0 && options_.epochs > 0 && epoch >= options_.epochs) break;
       const Permutation order(place.seed, static_cast<int64_t>(s), epoch, documents);
       const Source::Place found = sources_[s].find(order.at(c % documents));
       cut(found.tokens, T_, pieces);
       dealt_.resize(pieces.size(), {s, found.file});
-      dealing.count(s);
+      ++after_[s];
     }
     window_ = Window(std::move(pieces), packing_, T_);
-    number_ = place.window;
-    seed_ = place.seed;
-    before_ = place.counts;
-    after_.assign(dealing.counts().begin(), dealing.counts().end());
   }
 
   const SourceOptions& options_;
   PackOptions packing_;
   int64_t T_;
   std::vector<Source> sources_;
+  std::vector<int64_t> weights_;
 
   // The present window.
   int64_t number_ = -1;

@@ -19,59 +19,32 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <utility>
-#include <vector>
 
-#include "common/error.h"
 #include "kernels/check.h"
 
 namespace ladder {
 
-class Dealing {
- public:
-  /// The largest sum of weights W, so that t w and W c fit into 64 bits.
-  static constexpr int64_t kMaxWeights = int64_t{1} << 20;
+/// The largest sum of weights W, so that t w and W c fit into 64 bits.
+constexpr int64_t kMaxWeights = int64_t{1} << 20;
 
-  /// @param weights at least 1 each. @throws UserError if their sum is over kMaxWeights
-  explicit Dealing(std::vector<int64_t> weights)
-      : weights_(std::move(weights)),
-        counts_(weights_.size()),
-        W_(std::accumulate(weights_.begin(), weights_.end(), int64_t{0})) {
-    if (W_ > kMaxWeights)
-      throw UserError("the weights of --sources sum to {}; legal are at most {}", W_, kMaxWeights);
+/// The source of the next document.
+/// @param weights w of each source, at least 1; at most kMaxWeights together
+/// @param counts c, how many documents of each source have been dealt
+inline size_t next_source(std::span<const int64_t> weights, std::span<const int64_t> counts) {
+  const int64_t W = std::accumulate(weights.begin(), weights.end(), int64_t{0}),
+                t = std::accumulate(counts.begin(), counts.end(), int64_t{1});
+  size_t first = weights.size();
+  int64_t first_due = 0;
+  for (size_t s = 0; s < weights.size(); ++s) {
+    const int64_t w = weights[s], c = counts[s];
+    if (t * w <= W * c) continue;  // not behind
+    const int64_t due = ceil_div((c + 1) * W, w);
+    if (first < weights.size() && due >= first_due) continue;
+    first = s;
+    first_due = due;
   }
-
-  /// The source of the next document. count() counts it.
-  size_t next() const {
-    const int64_t t = dealt() + 1;
-    size_t first = weights_.size();
-    int64_t first_due = 0;
-    for (size_t s = 0; s < weights_.size(); ++s) {
-      const int64_t w = weights_[s], c = counts_[s];
-      if (t * w <= W_ * c) continue;  // not behind
-      const int64_t due = ceil_div((c + 1) * W_, w);
-      if (first < weights_.size() && due >= first_due) continue;
-      first = s;
-      first_due = due;
-    }
-    CHECK(first < weights_.size(), "no source is behind at sample {}", t);
-    return first;
-  }
-  void count(size_t source) { ++counts_[source]; }
-
-  /// How many documents of each source were dealt.
-  std::span<const int64_t> counts() const { return counts_; }
-  void set_counts(std::span<const int64_t> counts) {
-    CHECK(counts.size() == counts_.size(), "{} counts of {} sources", counts.size(),
-          counts_.size());
-    counts_.assign(counts.begin(), counts.end());
-  }
-  int64_t dealt() const { return std::accumulate(counts_.begin(), counts_.end(), int64_t{0}); }
-
- private:
-  std::vector<int64_t> weights_;  ///< w
-  std::vector<int64_t> counts_;   ///< c
-  int64_t W_;                     ///< sum of weights
-};
+  CHECK(first < weights.size(), "no source is behind at sample {}", t);
+  return first;
+}
 
 }  // namespace ladder

@@ -46,9 +46,9 @@ inline SourceFiles read_source(const std::string& text) {
   const char *const begin = text.data() + colon + 1, *const end = text.data() + text.size();
   const auto number = std::from_chars(begin, end, source.weight);
   if (number.ec != std::errc{} || number.ptr != end || source.weight < 1 ||
-      source.weight > Dealing::kMaxWeights)
+      source.weight > kMaxWeights)
     throw UserError("--sources {}: the weight must be a whole number from 1 to {}", text,
-                    Dealing::kMaxWeights);
+                    kMaxWeights);
   return source;
 }
 
@@ -115,19 +115,17 @@ struct SourceOptions {
     if (!on() && epochs > 0) throw UserError("--epochs {} needs --sources", epochs);
     if (on() && !packing.documents)
       throw UserError("--sources needs --documents: what is dealt are documents in rows");
+    int64_t W = 0;
     for (const std::string& text : given) {
       SourceFiles& source = sources.emplace_back(read_source(text));
+      W += source.weight;
       source.files = files_of(source.path);
       if (run.plan_only) continue;
       source.content = content_of(source.files, run, packing.end_of_text);
       run.flags.push_back({"the content of --sources " + source.path, source.content});
     }
-  }
-
-  std::vector<int64_t> weights() const {
-    std::vector<int64_t> all;
-    for (const SourceFiles& source : sources) all.push_back(source.weight);
-    return all;
+    if (W > kMaxWeights)
+      throw UserError("the weights of --sources sum to {}; legal are at most {}", W, kMaxWeights);
   }
 };
 

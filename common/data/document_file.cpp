@@ -102,7 +102,8 @@ std::vector<Range> DocumentFile::indexed(int64_t first, int64_t count) const {
   std::vector<Range> documents;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = number(begins, 8 * i) / options_.format.width;
-    documents.push_back({begin, begin + token_at(lengths.data() + 4 * i, 4)});
+    const auto length = static_cast<int32_t>(token_at(lengths.data() + 4 * i, 4));
+    documents.push_back({begin, begin + length});
   }
   return documents;
 }

@@ -316,7 +316,14 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
 
 /// dw^T (K,N) = inp^T dout. What has a transposed copy is read from there: others may have written
 /// where it lay. The finished sum is added once, except where FP8 factors must be widened in parts:
-/// then each part's sum is. Padding (Ctx::documents) is multiplied, too: there dout is 0.
+/// then each part's sum is.
+///
+/// Padding (Ctx::documents) is multiplied, too: there dout is 0. Leaving it out would cost more
+/// than it saves. Counted for N 3072, K 768 and BF16, at 620 TFLOP/s and 4.3 TB/s (an H200): the
+/// products of a token take 7.6 ns. A call for each row of 1,024 tokens, without its padding, would
+/// read and write dw each time: 4.4 us, where the row's products take 7.8. To copy the tokens
+/// together takes 3.6 ns a token, so it pays where a third of all is padding. Packed rows have 0.4
+/// to 5%.
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
   const Tensor d = as_matrix(dout), x = as_matrix(inp);

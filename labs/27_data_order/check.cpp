@@ -20,13 +20,13 @@ void run_order(Sheet& sheet, int64_t n) {
 }
 
 void run_shares(Sheet& sheet, const std::vector<int64_t>& weights) {
-  Dealing dealing(weights);
+  std::vector<int64_t> counts(weights.size());
   std::string all;
   for (int t = 0; t < 60; ++t) {
-    const size_t s = dealing.next();
+    const size_t s = next_source(weights, counts);
     if (s >= weights.size()) throw UserError("there is no source {}", s);
     all += fmt::format(" {}", s);
-    dealing.count(s);
+    ++counts[s];
   }
   sheet.text(fmt::format("shares/weights {}: 60 documents", fmt::join(weights, " ")), all);
 }

@@ -74,6 +74,7 @@ TEST_F(DocumentFileTest, RefusesAnIndexThatDisagrees) {
         {25, '\x80', "bytes for -"},
         {26, '\4', "some of its documents are several sequences"},
         {34, '\2', "a document from token 3 to 5 follows one that ends at 2"},
+        {37, '\x80', "a document from token 0 to -2147483645 follows one that ends at 0"},
         {38, '\1', "it has 4 tokens, and the file 5"},
         {50, '\2', "a document from token 1 to 3 follows one that ends at 3"}}) {
     fresh();

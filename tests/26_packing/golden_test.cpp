@@ -16,8 +16,6 @@ TEST_P(GoldenPacking, Says) {
 class GoldenPackingControls : public Golden {};
 
 TEST_F(GoldenPackingControls, OtherDocuments) { expect_other("packed", {{"end-of-text", 32}}); }
-TEST_F(GoldenPackingControls, OtherWindow) { expect_other("packed_llama", {{"pack-window", 8}}); }
-TEST_F(GoldenPackingControls, OtherPlan) { expect_other("packed", {{"pack", "greedy"}}); }
 
 }  // namespace
 }  // namespace ladder::test

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "chapters/26_packing/packed_text.h"
-#include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/run/backend.h"
+#include "tests/common/blocks.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -31,25 +31,15 @@ class Isolation : public ::testing::TestWithParam<const char*> {
     return {loss, loss + all.losses.size()};
   }
 
+  /// Without `mask` blocks take rows for sequences. Positions of GPT-2 begin anew before them;
+  /// those of LLaMA, which are in the blocks, do not.
   void forward(const Bundles& all, bool mask) {
     ctx_.documents = all.documents;
-    Ctx attend = ctx_;
-    if (!mask) attend.documents = {};
+    Ctx in_blocks = ctx_;
+    if (!mask) in_blocks.documents = {};
     embed_forward(ctx_, acts_.embed, all.rows.tokens, w_.embed);
-    for (size_t l = 0; l < w_.blocks.size(); ++l) {
-      const BlockTensors& p = w_.blocks[l];
-      const BlockActs& s = acts_.blocks[l];
-      const Tensor inp = acts_.stream(static_cast<int64_t>(l));
-      norm_forward(ctx_, s.norm1, s.stat1, inp, p.norm1);
-      qkv_forward(ctx_, s.attn, s.norm1, p.attn);
-      attend_forward(attend, s.attn);
-      proj_forward(ctx_, acts_.product, s.attn, p.attn);
-      residual_forward(ctx_, s.mid, inp, acts_.product, p.residual1_b);
-      norm_forward(ctx_, s.norm2, s.stat2, s.mid, p.norm2);
-      mlp_forward(ctx_, acts_.product, s.mlp, s.norm2, p.mlp);
-      residual_forward(ctx_, s.out, s.mid, acts_.product, p.residual2_b);
-    }
-    norm_forward(ctx_, acts_.norm, acts_.stat, acts_.stream(std::ssize(w_.blocks)), w_.norm);
+    for (int64_t l = 0; l < gpt_.layers; ++l) test::forward_block(in_blocks, w_, acts_, l);
+    norm_forward(ctx_, acts_.norm, acts_.stat, acts_.stream(gpt_.layers), w_.norm);
     head_forward(ctx_, acts_.logits, acts_.norm, w_.head_w);
     head_loss(ctx_, all.losses, acts_.logits, all.rows.targets, gpt_.vocab);
     ctx_.documents = {};

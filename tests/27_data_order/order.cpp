@@ -84,12 +84,6 @@ int64_t largest_error(const std::vector<int64_t>& weights, Next&& next) {
   return most;
 }
 
-size_t by_deadline(const std::vector<int64_t>& weights, const std::vector<int64_t>& counts) {
-  Dealing dealing(weights);
-  dealing.set_counts(counts);
-  return dealing.next();
-}
-
 size_t by_largest_error(const std::vector<int64_t>& weights, const std::vector<int64_t>& counts) {
   const int64_t W = std::accumulate(weights.begin(), weights.end(), int64_t{0});
   const int64_t t = 1 + std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -115,7 +109,7 @@ void for_weights(size_t n, int64_t most, F&& f) {
 TEST(Dealing, EveryBeginningIsWithinOneSampleOfTheWeights) {
   const auto holds = [](const std::vector<int64_t>& weights) {
     const int64_t W = std::accumulate(weights.begin(), weights.end(), int64_t{0});
-    EXPECT_LT(largest_error(weights, by_deadline), W) << fmt::format("{}", fmt::join(weights, ","));
+    EXPECT_LT(largest_error(weights, next_source), W) << fmt::format("{}", fmt::join(weights, ","));
   };
   for (size_t n = 1; n <= 4; ++n) for_weights(n, n < 4 ? 9 : 5, holds);
   for (const auto& weights : std::vector<std::vector<int64_t>>{
@@ -128,21 +122,20 @@ TEST(Dealing, NegativeControlLargestErrorFirst) {
 }
 
 TEST(Dealing, TiesGoToTheLowerSource) {
-  Dealing dealing({1, 1, 2});
+  const std::vector<int64_t> weights{1, 1, 2};
+  std::vector<int64_t> counts(3);
   std::vector<size_t> dealt;
   for (int t = 0; t < 8; ++t) {
-    dealt.push_back(dealing.next());
-    dealing.count(dealt.back());
+    dealt.push_back(next_source(weights, counts));
+    ++counts[dealt.back()];
   }
   EXPECT_EQ(dealt, (std::vector<size_t>{2, 0, 1, 2, 2, 0, 1, 2}));
 }
 
 TEST(Dealing, CountsFarOnDoNotOverflow) {
-  Dealing dealing({1, Dealing::kMaxWeights - 1});
-  const int64_t rounds = (int64_t{1} << 40) / Dealing::kMaxWeights;
-  dealing.set_counts(std::vector<int64_t>{rounds, rounds * (Dealing::kMaxWeights - 1)});
-  EXPECT_EQ(dealing.next(), 1u);
-  EXPECT_USER_ERROR(Dealing({1, Dealing::kMaxWeights}), "legal are at most 1048576");
+  const std::vector<int64_t> weights{1, kMaxWeights - 1};
+  const int64_t rounds = (int64_t{1} << 40) / kMaxWeights;
+  EXPECT_EQ(next_source(weights, std::vector{rounds, rounds * weights[1]}), 1u);
 }
 
 }  // namespace

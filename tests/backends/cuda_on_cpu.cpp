@@ -258,11 +258,13 @@ TEST_F(CudaOnCpu, StagesHaveTheBitsOfOneRank) {
 
 // Packed and unpacked rows are products of other shapes.
 TEST_F(CudaOnCpu, DocumentsInRows) {
-  const std::string flags = "--documents --clip 1 --row-documents 3 --end-of-text ";
-  const Trace want = on("ref", "26_packing", flags + "32");
-  EXPECT_TRUE(near(cuda("26_packing", flags + "32"), want, kReordered));
-  EXPECT_TRUE(near(cuda("26_packing", flags + "32 --unpacked"), want, kReordered));
-  EXPECT_FALSE(near(cuda("26_packing", flags + "46"), want, kReordered));
+  for (const std::string model : {"", "--model llama-nano "}) {
+    const std::string flags = model + "--documents --clip 1 --row-documents 3 --end-of-text ";
+    const Trace want = on("ref", "26_packing", flags + "32");
+    EXPECT_TRUE(near(cuda("26_packing", flags + "32"), want, kReordered)) << model;
+    EXPECT_TRUE(near(cuda("26_packing", flags + "32 --unpacked"), want, kReordered)) << model;
+    EXPECT_FALSE(near(cuda("26_packing", flags + "46"), want, kReordered)) << model;
+  }
 }
 
 // What one backend saves another loads: the files know of no device.

@@ -84,6 +84,7 @@ struct Operands : RowOperands {
   Operand w = draw.weight({N, C}), bias_n = draw.weight({N});
   Operand wte = draw.weight({V, C}), wpe = draw.weight({P, C});
   Operand angles{draw.box.angles(T, 2 * C), Kind::Constant};
+  Operand x_target = draw.stat({B, T}, -5, 5);
 };
 
 std::vector<Call> of_rows(const RowOperands& o) {
@@ -214,6 +215,13 @@ std::vector<Call> of_sequences(const Operands& o) {
        [vocab](const Run& r) {
          copy_to(r);
          r.k.cross_entropy(r.ctx, r.out[1], r.out[0], r.out[0], r.in[1], vocab, 0.3F);
+       }},
+      {"softmax_loss",
+       {to_n, losses},
+       {o.logits, o.targets, o.mean, o.rstd, o.x_target},
+       [vocab](const Run& r) {
+         r.k.softmax_loss(r.ctx, r.out[1], r.out[0], r.in[0], r.in[2], r.in[3], r.in[4], r.in[1],
+                          vocab, 0.3F);
        }},
   };
 }

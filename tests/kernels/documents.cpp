@@ -186,7 +186,8 @@ TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Tables, DocumentsTest,
                          ::testing::Values(Table{ref_kernels, 1}, Table{cpu_kernels, 1},
                                            Table{cpu_kernels, 3}, Table{ref_kernels, 1, Dtype::F64},
-                                           Table{cpu_kernels, 3, Dtype::F16}),
+                                           Table{cpu_kernels, 3, Dtype::F16},
+                                           Table{cpu_kernels, 3, Dtype::BF16}),
                          table_name);
 
 }  // namespace

@@ -19,11 +19,13 @@ struct Lying {
   std::vector<Range> documents;
 };
 
+/// Whether it writes losses.
+inline bool has_losses(const Call& call) { return call.out.back().shape.rank == 1 && !call.sums(); }
 /// Whether borders of documents change what it writes.
 inline bool feels_documents(const Call& call) {
   const std::string_view name = call.name;
   return call.sums() || name == "embed_forward" || name.starts_with("rope") ||
-         name.starts_with("attention") || name.starts_with("cross_entropy");
+         name.starts_with("attention") || has_losses(call);
 }
 
 /// Three bundles of up to four documents.
@@ -80,8 +82,7 @@ class LaidDocuments {
   /// `padding`.
   Call laid(const Call& source, const Lying& all, double padding) {
     Call call = source;
-    const int32_t of_padding =
-        std::string_view(call.name).starts_with("cross_entropy") ? kIgnore : 0;
+    const int32_t of_padding = has_losses(call) ? kIgnore : 0;
     for (Operand& o : call.in) {
       if (!o.x || !is_of_sequences(o.kind)) continue;
       const Tensor from = std::exchange(o.x, sized(o.x, all.B, T, D));

@@ -28,15 +28,16 @@ inline nlohmann::json dealt_epoch() {
   nlohmann::json all{
       {"weights", weights}, {"lengths", lengths}, {"dealt", nlohmann::json::array()}};
   all["windows"] = nlohmann::json::array();
-  Dealing dealing(weights);
-  while (dealing.dealt() < kDocuments) {
+  std::vector<int64_t> counts(2);
+  int64_t dealt = 0;
+  while (dealt < kDocuments) {
     std::vector<int64_t> of_window;
     nlohmann::json names = nlohmann::json::array(), rows = nlohmann::json::array();
-    while (std::ssize(of_window) < kWindow && dealing.dealt() < kDocuments) {
-      const size_t s = dealing.next();
+    while (std::ssize(of_window) < kWindow && dealt < kDocuments) {
+      const size_t s = next_source(weights, counts);
       const Permutation order(/*seed=*/1, static_cast<int64_t>(s), 0, std::ssize(lengths[s]));
-      const int64_t document = order.at(dealing.counts()[s]);
-      dealing.count(s);
+      const int64_t document = order.at(counts[s]++);
+      ++dealt;
       names.push_back({s, document});
       of_window.push_back(lengths[s][static_cast<size_t>(document)]);
     }

@@ -26,7 +26,7 @@ inline bool is_bf16_exactly(Dtype dtype) {
 }
 
 /// Whether this CPU has the instruction and both factors are exactly BF16. With AMX, also: K is not
-/// 0, and no leaf is absent. Throws if the program was built for AMX but may not use it.
+/// 0. Throws if the program was built for AMX but may not use it.
 bool multiplies_pairs(const Product& product);
 
 /// The tile of such a product. Threads divide C between tiles.

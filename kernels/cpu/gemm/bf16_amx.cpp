@@ -31,7 +31,7 @@ static_assert(kLanes == kSide && kLanes == kWords);
 constexpr int64_t kLongest = 24;
 /// Steps between two requests for memory of the next panel.
 constexpr int64_t kRequestEvery = 4;
-/// Levels of the tree over the leaves of a slab.
+/// Levels of the tree over the leaves of a slab, if no leaf is absent.
 constexpr int kLevels = std::bit_width(uint64_t{longest_uncut(kLongest)});
 
 /// What LDTILECFG reads. Registers 0 to 7 have 16 rows of 64 bytes.
@@ -148,7 +148,8 @@ void pack_slab(float* out, const Slab& slab, F&& pack) {
   }
 }
 
-/// Leaves of a tile are joined in groups: this takes fewer passes over the sums than one by one.
+/// Leaves of a tile are joined in groups: this takes fewer passes over the sums than one by one. A
+/// slab may have fewer leaves than a group. Where leaves may be absent, each is joined by itself.
 constexpr int kGroupLevels = 2;
 constexpr int kGroup = 1 << kGroupLevels;
 
@@ -229,6 +230,7 @@ void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefe
   // The compiler does not see that registers are loaded from what was packed, or from sums parked
   // before this slab. It does see that they are stored.
   std::atomic_signal_fence(std::memory_order_seq_cst);
+  const int levels = to.p.present.empty() ? std::min(kGroupLevels, waiting.local_levels) : 0;
   int first = 0;
   for (int s = 0; s < slab.count; ++s) {
     const Stretch& stretch = slab.stretches[static_cast<size_t>(s)];
@@ -241,10 +243,8 @@ void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefe
       b += steps * kStepOfPanel;
     }
     store_sums(leaves + (s - first) * kTile);
-    if (s + 1 < slab.count && s + 1 < first + kGroup) continue;
-    // A slab may have fewer leaves than a group.
-    const int level = std::min(kGroupLevels, waiting.local_levels);
-    join_group(stretch, leaves, s + 1 - first, level, waiting, to);
+    if (s + 1 < slab.count && s + 1 < first + (1 << levels)) continue;
+    join_group(stretch, leaves, s + 1 - first, levels, waiting, to);
     first = s + 1;
   }
 }
@@ -293,8 +293,7 @@ TileShape tile_of_pairs() { return {.rows = kTileSide, .row_step = kTileSide, .c
 
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;
-  if (!product.present.empty()) return false;  // join_group cannot leave out absent leaves
-  if (product.K == 0) return false;            // an empty sum is -0, and registers start from +0
+  if (product.K == 0) return false;  // an empty sum is -0, and registers start from +0
   ask_for_registers();
   return true;
 }
@@ -305,7 +304,7 @@ void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std:
   const Tile tile{.shape = tile_of_pairs(),
                   .panel_a = cut.depth() * kStepOfPanel,
                   .panel_b = cut.depth() * kStepOfPanel,
-                  .local = (kGroup + kLevels) * kTile};
+                  .local = (kGroup + std::max(kLevels, cut.local_levels())) * kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
   for_blocks(cut, tile, block, rows, cols,
              [&](const Slab& slab, Range r, Range c, PanelsOfB panels) {
