@@ -98,6 +98,13 @@ class DocumentWindows {
     return window(place.window).row(place.row++);
   }
 
+  /// The targets of pieces.
+  TargetCount count_targets(const std::vector<Piece>& pieces) const {
+    TargetCount all;
+    for (const Piece& piece : pieces) all += file_.count_targets(piece.begin, piece.length);
+    return all;
+  }
+
   /// Documents that are held out, as many as have about 65,536 targets.
   const Window& held_out() const { return held_out_; }
 

@@ -124,4 +124,12 @@ void DocumentFile::read(int64_t begin, std::span<int32_t> tokens) const {
   }
 }
 
+TargetCount DocumentFile::count_targets(int64_t begin, int64_t targets) const {
+  return options_.count(targets, [&] {
+    std::vector<int32_t> tokens(static_cast<size_t>(targets + 1));
+    read(begin, tokens);
+    return tokens;
+  });
+}
+
 }  // namespace ladder

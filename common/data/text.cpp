@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <span>
 #include <vector>
 
 #include "common/error.h"
@@ -24,6 +25,17 @@ Batch alloc_batch(Arena& arena, int64_t B, int64_t T) {
 int64_t count_targets(const Batch& batch) {
   const int32_t* targets = batch.targets.data<int32_t>();
   return batch.targets.size() - std::count(targets, targets + batch.targets.size(), kIgnore);
+}
+
+TargetCount TextOptions::count(int64_t targets,
+                               const std::function<std::vector<int32_t>()>& read) const {
+  TargetCount all{.targets = targets, .bytes = format.bytes() ? targets : 0};
+  if (!token_bytes) return all;
+  const std::vector<int32_t> tokens = read();
+  all.bytes = 0;
+  for (const int32_t token : std::span(tokens).subspan(1))
+    if (token < std::ssize(*token_bytes)) all.bytes += (*token_bytes)[static_cast<size_t>(token)];
+  return all;
 }
 
 Text::Text(const TextOptions& options)
@@ -90,19 +102,9 @@ void Text::draw_validation(const Batch& batch, int64_t first) const {
 
 template <class Start>
 TargetCount Text::count_rows(int64_t count, Start&& start) const {
-  TargetCount all{.targets = count * options_.seq_len};
-  if (!options_.token_bytes) {
-    all.bytes = options_.format.bytes() ? all.targets : 0;
-    return all;
-  }
-  const std::vector<int32_t>& bytes = *options_.token_bytes;
-  for (int64_t i = 0; i < count; ++i) {
-    const std::vector<int32_t> tokens = read_row(start(i));
-    for (size_t t = 1; t < tokens.size(); ++t) {  // the first is no target
-      const auto token = static_cast<size_t>(tokens[t]);
-      all.bytes += token < bytes.size() ? bytes[token] : 0;
-    }
-  }
+  TargetCount all;
+  for (int64_t i = 0; i < count; ++i)
+    all += options_.count(options_.seq_len, [&] { return read_row(start(i)); });
   return all;
 }
 

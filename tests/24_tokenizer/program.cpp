@@ -99,7 +99,8 @@ TEST_F(Tokenizer, RefusesBadInput) {
         {"encode --data text.txt --out x.bin", "--tokenizer is missing"},
         {"encode --data text.txt --out x.bin --tokenizer none", "none: no such file or directory"},
         {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
-        {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
+        {"encode --data text.txt --out x.bin --tokenizer bad.txt", "no file of a tokenizer; legal"},
+        {"encode --data text.txt --out x.bin --tokenizer t/ranks.tiktoken", "ranks do not say"},
         {"encode --data text.txt --out x.bin --tokenizer t --split x", "--split x; legal are gpt2"},
         {"decode --tokenizer t --data odd.bin --out x.bin", "3 bytes are no whole number"},
         {"decode --tokenizer t --data high.bin --out x.bin", "token 0 is 65535"}}) {
