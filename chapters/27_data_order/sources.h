@@ -149,7 +149,7 @@ class Source {
       text.path = path;
       text.flag = "--sources";
       const InputFile opened(path, text.flag);
-      text.format = find_format(opened, run.tokens, gpt.vocab);
+      text.format = find_format(opened, run.tokens, text.vocab);
       if (text.format.bytes() != run.format.bytes())
         throw UserError("{}: is read as {}, and --data {} as {}; legal are files of one kind",
                         opened.name(), text.format.bytes() ? "text" : "tokens", run.data,

@@ -34,7 +34,7 @@ TargetCount TextOptions::count(int64_t targets,
   const std::vector<int32_t> tokens = read();
   all.bytes = 0;
   for (const int32_t token : std::span(tokens).subspan(1))
-    if (token < std::ssize(*token_bytes)) all.bytes += (*token_bytes)[static_cast<size_t>(token)];
+    all.bytes += token_bytes->at(static_cast<size_t>(token));
   return all;
 }
 
@@ -52,16 +52,8 @@ Text::Text(const TextOptions& options)
 
 /// The T + 1 tokens from token `at` of the file on.
 std::vector<int32_t> Text::read_row(int64_t at) const {
-  const auto& [width, header] = options_.format;
-  const int64_t count = options_.seq_len + 1;
-  std::vector<std::byte> raw(static_cast<size_t>(count * width));
-  file_.read(header + at * width, raw);
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int64_t t = 0; t < count; ++t) {
-    const int64_t token = token_at(raw.data() + t * width, width);
-    require_token(file_, at + t, token, options_.vocab);
-    tokens[static_cast<size_t>(t)] = static_cast<int32_t>(token);
-  }
+  std::vector<int32_t> tokens(static_cast<size_t>(options_.seq_len + 1));
+  read_tokens(file_, options_.format, options_.vocab, at, std::span(tokens));
   return tokens;
 }
 

@@ -149,7 +149,8 @@ TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
         {"--load s --tokens bytes", "vocab is 300 there and 256 here"},
         {"--tokenizer t --save t", "holds tokenizer.json, which no --save has put there"},
         {"--tokenizer t --report t/tokenizer.json", "would write in --tokenizer t"},
-        {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"}}) {
+        {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"},
+        {"--tokenizer other --data x.bin --tokens uint16 --vocab 300", "the vocabulary has 280"}}) {
     const std::string data = flags.find("--data") == std::string::npos ? " --data text.txt" : "";
     const Ended ended = run(program(), small_run("--layers 1 --steps 2 " + flags + data));
     EXPECT_EQ(ended.status, 2) << flags << "\n" << ended.err;
