@@ -112,7 +112,7 @@ class Transformers(unittest.TestCase):
     REFUSED = {
         "n_head": ({"n_head": 8}, "n_head is 8, but this model has 4", "45"),
         "activation_function": ({"activation_function": "relu"},
-                                'is "relu", but Ladder computes "gelu_new"', "45"),
+                                'is "relu", but Ladder computes with "gelu_new"', "45"),
         "layer_norm_epsilon": ({"layer_norm_epsilon": 1e-2},
                                "layer_norm_epsilon is 0.01, but Ladder computes with 1e-05", "45"),
         "scale_attn_weights": ({"scale_attn_weights": False},
