@@ -124,8 +124,10 @@ class DocumentWindows {
 
   void require_target(Range documents, const char* which) const {
     if (pieces_of(documents, 1).empty())
-      throw UserError("{}: none of its {} documents {} has a target; legal are two tokens or more",
-                      file_.name(), documents.size(), which);
+      throw UserError(
+          "{}: none of its {} documents {} has a target; legal are ten documents or more, of two "
+          "tokens or more",
+          file_.name(), documents.size(), which);
   }
 
   /// Window w, which is kept until another is asked for.
