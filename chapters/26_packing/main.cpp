@@ -316,6 +316,7 @@ void run(const Options& o) {
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout};
   RunLog log(o.run, plan, m.arena, m.ctx);
+  log.count_targets_with(text.targets());
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   report_packing(log, m.packed, layout.gpt.seq_len);

@@ -33,8 +33,10 @@ class PackedText {
             int64_t all) {
     if (text_) return text_->draw(batch.rows(), seed, step, first);
     batch.clear();
+    drawn_.clear();
     for (int64_t b = 0; b < all; ++b) {
       const std::vector<Piece> pieces = windows_->next(place);
+      if (first == 0) drawn_.insert(drawn_.end(), pieces.begin(), pieces.end());
       if (b >= first && b < first + batch.size()) batch.add(windows_->file(), pieces);
     }
   }
@@ -51,7 +53,16 @@ class PackedText {
       batch.add(windows_->file(), windows_->held_out().row(b));
   }
 
+  /// Counts the targets of the step that was drawn last, of all ranks, and those of a validation:
+  /// on rank 0, for RunLog. Without --documents there is none, because RunLog has its own.
+  LossTargets targets() const {
+    if (text_) return {};
+    return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },
+            [this] { return windows_->count_targets(windows_->held_out().pieces); }};
+  }
+
  private:
+  std::vector<Piece> drawn_;  ///< by the last step; on the rank with the first bundles, all
   std::optional<Text> text_;
   std::optional<DocumentWindows> windows_;
 };

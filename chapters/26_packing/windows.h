@@ -98,6 +98,13 @@ class DocumentWindows {
     return window(place.window).row(place.row++);
   }
 
+  /// The targets of pieces.
+  TargetCount count_targets(const std::vector<Piece>& pieces) const {
+    TargetCount all;
+    for (const Piece& piece : pieces) all += file_.count_targets(piece.begin, piece.length);
+    return all;
+  }
+
   /// Documents that are held out, as many as have about 65,536 targets.
   const Window& held_out() const { return held_out_; }
 
@@ -117,8 +124,10 @@ class DocumentWindows {
 
   void require_target(Range documents, const char* which) const {
     if (pieces_of(documents, 1).empty())
-      throw UserError("{}: none of its {} documents {} has a target; legal are two tokens or more",
-                      file_.name(), documents.size(), which);
+      throw UserError(
+          "{}: none of its {} documents {} has a target; legal are ten documents or more, of two "
+          "tokens or more",
+          file_.name(), documents.size(), which);
   }
 
   /// Window w, which is kept until another is asked for.

@@ -108,7 +108,8 @@ struct OrderedStep {
   bool whole = false;                            ///< false: the data ends within this step
   std::vector<std::vector<Piece>> bundles = {};  ///< of this rank, as places in `tokens`
   std::vector<int32_t> tokens = {};              ///< of these pieces, one piece behind the other
-  int64_t read_ns = 0;                           ///< how long reading took
+  TargetCount learned = {};  ///< of all bundles; on the rank with the first of them, others have 0
+  int64_t read_ns = 0;       ///< how long reading took
 
   void read(int64_t begin, std::span<int32_t> out) const {
     std::copy_n(tokens.begin() + begin, out.size(), out.begin());
@@ -141,6 +142,7 @@ class DataOrder {
         const Dealt& from = dealt_[static_cast<size_t>(i)];
         Piece piece = window_.pieces[static_cast<size_t>(i)];
         step.after.targets[from.source] += piece.length;
+        if (own.begin == 0) step.learned += from.file->count_targets(piece.begin, piece.length);
         if (!is_own) continue;
         const auto at = step.tokens.size(), tokens = static_cast<size_t>(piece.length + 1);
         step.tokens.resize(at + tokens);

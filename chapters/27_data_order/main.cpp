@@ -357,6 +357,7 @@ void run(Options o, Comm& comm) {
                    layout.batch);
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  log.count_targets_with(text.targets());
   m.comm_stream.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());

@@ -40,6 +40,7 @@ class OrderedText {
           "--epochs {}: the sources have no {} rows left, one for each of --batch {}; "
           "legal are more epochs",
           sources_.epochs, B_, B_);
+    learned_ = now.learned;
     batch.clear();
     for (const std::vector<Piece>& pieces : now.bundles) batch.add(now, pieces);
     place = now.after;
@@ -51,6 +52,13 @@ class OrderedText {
 
   /// For validation.
   const PackedText& held_out() const { return text_; }
+
+  /// Counts targets as PackedText does.
+  LossTargets targets() const {
+    LossTargets counts = text_.targets();
+    if (order_) counts.of_step = [this](int64_t, int64_t) { return learned_; };
+    return counts;
+  }
 
   /// Prints what was read of each source, and puts it into --report.
   void report(RunLog& log, const OrderPlace& place) const {
@@ -87,6 +95,7 @@ class OrderedText {
   const SourceOptions& sources_;
   Range own_;
   int64_t B_;
+  TargetCount learned_;                  ///< of the last step; on rank 0
   int64_t read_ns_ = 0, waited_ns_ = 0;  ///< the thread has read, and steps have waited for it
   std::optional<DataOrder> order_;
   std::shared_future<OrderedStep> ahead_;  ///< the next step; its thread ends before order_ does

@@ -146,7 +146,12 @@ class Source {
       TextOptions text = run.text(gpt);
       text.path = path;
       text.flag = "--sources";
-      text.format = find_format(InputFile(path, text.flag), run.tokens, gpt.vocab);
+      const InputFile opened(path, text.flag);
+      text.format = find_format(opened, run.tokens, text.vocab);
+      if (text.format.bytes() != run.format.bytes())
+        throw UserError("{}: is read as {}, and --data {} as {}; legal are files of one kind",
+                        opened.name(), text.format.bytes() ? "text" : "tokens", run.data,
+                        run.format.bytes() ? "text" : "tokens");
       const DocumentFile& file = files_.emplace_back(text, end_of_text);
       const int64_t held_out =
           is_data(path, run) ? file.count() / DocumentWindows::kHeldOutShare : 0;

@@ -115,14 +115,15 @@ Range DocumentFile::document(int64_t i) const {
 }
 
 void DocumentFile::read(int64_t begin, std::span<int32_t> tokens) const {
-  const auto& [width, header] = options_.format;
-  std::vector<std::byte> raw(tokens.size() * static_cast<size_t>(width));
-  file_.read(header + begin * width, raw);
-  for (int64_t i = 0; i < std::ssize(tokens); ++i) {
-    const int64_t token = token_at(raw.data() + i * width, width);
-    require_token(file_, begin + i, token, options_.vocab);
-    tokens[static_cast<size_t>(i)] = static_cast<int32_t>(token);
-  }
+  read_tokens(file_, options_.format, options_.vocab, begin, tokens);
+}
+
+TargetCount DocumentFile::count_targets(int64_t begin, int64_t targets) const {
+  return options_.count(targets, [&] {
+    std::vector<int32_t> tokens(static_cast<size_t>(targets + 1));
+    read(begin, tokens);
+    return tokens;
+  });
 }
 
 }  // namespace ladder

@@ -35,6 +35,8 @@ class DocumentFile {
   /// tokens = those from `begin` on. @throws UserError if the file has changed, cannot be read, or
   /// has a token that is not below the vocabulary
   void read(int64_t begin, std::span<int32_t> tokens) const;
+  /// Counts the `targets` tokens behind `begin`, and their bytes. @throws UserError as read() does
+  TargetCount count_targets(int64_t begin, int64_t targets) const;
 
  private:
   void find_ends(int64_t end_of_text);

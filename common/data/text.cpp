@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <span>
 #include <vector>
 
 #include "common/error.h"
@@ -26,6 +27,17 @@ int64_t count_targets(const Batch& batch) {
   return batch.targets.size() - std::count(targets, targets + batch.targets.size(), kIgnore);
 }
 
+TargetCount TextOptions::count(int64_t targets,
+                               const std::function<std::vector<int32_t>()>& read) const {
+  TargetCount all{.targets = targets, .bytes = format.bytes() ? targets : 0};
+  if (!token_bytes) return all;
+  const std::vector<int32_t> tokens = read();
+  all.bytes = 0;
+  for (const int32_t token : std::span(tokens).subspan(1))
+    all.bytes += token_bytes->at(static_cast<size_t>(token));
+  return all;
+}
+
 Text::Text(const TextOptions& options)
     : options_(options),
       file_(options.path, options.flag),
@@ -40,16 +52,8 @@ Text::Text(const TextOptions& options)
 
 /// The T + 1 tokens from token `at` of the file on.
 std::vector<int32_t> Text::read_row(int64_t at) const {
-  const auto& [width, header] = options_.format;
-  const int64_t count = options_.seq_len + 1;
-  std::vector<std::byte> raw(static_cast<size_t>(count * width));
-  file_.read(header + at * width, raw);
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int64_t t = 0; t < count; ++t) {
-    const int64_t token = token_at(raw.data() + t * width, width);
-    require_token(file_, at + t, token, options_.vocab);
-    tokens[static_cast<size_t>(t)] = static_cast<int32_t>(token);
-  }
+  std::vector<int32_t> tokens(static_cast<size_t>(options_.seq_len + 1));
+  read_tokens(file_, options_.format, options_.vocab, at, std::span(tokens));
   return tokens;
 }
 
@@ -90,19 +94,9 @@ void Text::draw_validation(const Batch& batch, int64_t first) const {
 
 template <class Start>
 TargetCount Text::count_rows(int64_t count, Start&& start) const {
-  TargetCount all{.targets = count * options_.seq_len};
-  if (!options_.token_bytes) {
-    all.bytes = options_.format.bytes() ? all.targets : 0;
-    return all;
-  }
-  const std::vector<int32_t>& bytes = *options_.token_bytes;
-  for (int64_t i = 0; i < count; ++i) {
-    const std::vector<int32_t> tokens = read_row(start(i));
-    for (size_t t = 1; t < tokens.size(); ++t) {  // the first is no target
-      const auto token = static_cast<size_t>(tokens[t]);
-      all.bytes += token < bytes.size() ? bytes[token] : 0;
-    }
-  }
+  TargetCount all;
+  for (int64_t i = 0; i < count; ++i)
+    all += options_.count(options_.seq_len, [&] { return read_row(start(i)); });
   return all;
 }
 

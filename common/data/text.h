@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,10 @@ struct TextOptions {
   std::string flag = "--data";  ///< that gave the path, for messages
   /// Of the text, that each token stands for; null: one, or not known of tokens that are no bytes.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
+
+  /// Counts targets, and the bytes that they stand for.
+  /// @param read returns the token before them, and the targets; called only if the tokens matter
+  TargetCount count(int64_t targets, const std::function<std::vector<int32_t>()>& read) const;
 };
 
 /// A file of tokens that gives batches of sequences.

@@ -167,8 +167,9 @@ int64_t token_at(const std::byte* raw, int64_t width) {
 
 void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab) {
   if (token >= vocab)
-    throw UserError("{}: token {} is {}, and the vocabulary has {}; --vocab sets another",
-                    file.name(), place, token, vocab);
+    throw UserError(
+        "{}: token {} is {}, and the vocabulary has {}; --vocab or --tokenizer sets another",
+        file.name(), place, token, vocab);
 }
 
 TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab) {

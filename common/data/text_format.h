@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "common/input_file.h"
 #include "common/names.h"
@@ -40,5 +43,21 @@ void require_token(const InputFile& file, int64_t place, int64_t token, int64_t 
 
 /// The token of `width` bytes that begins at `raw`.
 int64_t token_at(const std::byte* raw, int64_t width);
+
+/// out = the tokens of `file` from number `at` on.
+/// @throws UserError if the file has changed, cannot be read, or has a token that is not below
+///         `vocab`
+template <class Id>
+void read_tokens(const InputFile& file, const TextFormat& format, int64_t vocab, int64_t at,
+                 std::span<Id> out) {
+  const auto& [width, header] = format;
+  std::vector<std::byte> raw(out.size() * static_cast<size_t>(width));
+  file.read(header + at * width, raw);
+  for (int64_t i = 0; i < std::ssize(out); ++i) {
+    const int64_t token = token_at(raw.data() + i * width, width);
+    require_token(file, at + i, token, vocab);
+    out[static_cast<size_t>(i)] = static_cast<Id>(token);
+  }
+}
 
 }  // namespace ladder

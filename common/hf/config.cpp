@@ -101,23 +101,37 @@ void check_value(const std::string& what, const json& there, const json& here) {
                     shown(here));
 }
 
-// transformers 4 reads rope_scaling, and rope_theta beside it; 5 reads rope_parameters, or else
-// those.
+/// @param there one description of the angles, with rope_theta
+void check_angles(json there, const Rope& rope) {
+  json here = rope.factor == 1 ? json{{"rope_type", "default"}} : scaling_of(rope);
+  const json type = here.at("rope_type");
+  here["rope_theta"] = rope.theta;
+  if (!there.contains("rope_type")) there["rope_type"] = value_or(there, "type", "default");
+  check_value("rope_type", there.at("rope_type"), type);     // it explains the others
+  check_value("type", value_or(there, "type", type), type);  // its old name
+  for (const auto& [key, value] : here.items())
+    check_value(key, value_or(there, key.c_str(), nullptr), value);
+}
+
+// transformers 4 reads rope_scaling, and rope_theta beside it. 5 reads rope_scaling or else
+// rope_parameters, and rope_theta in there or else beside it. A file may have several of these, and
+// then each must describe this model.
 void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
-  json there = {{"rope_theta", value_or(theirs, "rope_theta", standard)}};
+  check_value("rope_theta", value_or(theirs, "rope_theta", rope.theta), rope.theta);
+  const char* first = "original_max_position_embeddings";
+  if (rope.factor != 1) check_value(first, value_or(theirs, first, rope.original), rope.original);
+  const json beside = {{"rope_theta", value_or(theirs, "rope_theta", standard)}};
+  bool described = false;
   for (const char* place : {"rope_scaling", "rope_parameters"}) {
     const json angles = value_or(theirs, place, json::object());
     if (!angles.is_object()) throw UserError("{} is {}, no object", place, shown(angles));
+    if (angles.empty()) continue;
+    json there = beside;
     there.update(angles);
+    check_angles(there, rope);
+    described = true;
   }
-  json here = rope.factor == 1 ? json{{"rope_type", "default"}} : scaling_of(rope);
-  here["rope_theta"] = rope.theta;
-  if (!there.contains("rope_type")) there["rope_type"] = value_or(there, "type", "default");
-  check_value("rope_type", there.at("rope_type"), here.at("rope_type"));  // it explains the others
-  for (const auto& [key, value] : here.items())
-    check_value(key, value_or(there, key.c_str(), nullptr), value);
-  const char* first = "original_max_position_embeddings";
-  if (rope.factor != 1) check_value(first, value_or(theirs, first, rope.original), rope.original);
+  if (!described) check_angles(beside, rope);
 }
 
 // ---- both ways, of each family ------------------------------------------------------------------

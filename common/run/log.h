@@ -61,7 +61,7 @@ class RunLog {
   /// Counts the messages of a further group, beside the group of all ranks.
   void count(const Comm& comm) { groups_.push_back({&comm}); }
   /// What counts the targets of losses, for bits per byte, in a chapter whose sequences are not
-  /// those of Text.
+  /// those of Text. An empty one leaves it at those of Text.
   void count_targets_with(LossTargets targets) { targets_ = std::move(targets); }
   /// Bytes that this rank sent in that group in the last step; 0 if there was none.
   int64_t sent_in_step(const Comm& comm) const;

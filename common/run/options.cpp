@@ -236,7 +236,7 @@ void RunOptions::take_tokenizer() {
 
 void RunOptions::take_text() {
   if (!token_file.empty()) return;
-  format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
+  format = find_format(InputFile(data, "--data"), tokens, text(gpt()).vocab);
   if (!text_tokenizer || !format.bytes()) return;
   const KeptTokens kept = keep_tokens(*text_tokenizer, data, thread_count(), !quiet);
   token_file = kept.path;
@@ -267,7 +267,7 @@ TextOptions RunOptions::text(const GptConfig& gpt) const {
   return {.path = token_file.empty() ? data : token_file,
           .format = format,
           .seq_len = gpt.seq_len,
-          .vocab = gpt.vocab,
+          .vocab = text_tokenizer ? text_tokenizer->tokenizer.vocab() : gpt.vocab,
           .token_bytes = text_tokenizer ? text_tokenizer->bytes : nullptr};
 }
 

@@ -152,14 +152,9 @@ std::string tokens_text(const RunOptions& options) {
                      known.path, options.token_file.empty() ? options.data : options.token_file);
 }
 
-// The check of a lab may have no text. Documents (chapters 26 and 27) are no sequences of Text: the
-// bytes of their targets are not known here.
+// The check of a lab may have no text.
 LossTargets targets_of(const RunOptions& options, const GptConfig& gpt) {
-  const bool documents = std::ranges::any_of(options.flags, [](const FlagValue& given) {
-    return (given.flag == "--documents" && given.value == "true") ||
-           (given.flag == "--sources" && !given.value.empty());
-  });
-  if (options.data.empty() || documents)
+  if (options.data.empty())
     return {[](int64_t, int64_t tokens) { return TargetCount{.targets = tokens}; },
             [] { return TargetCount{}; }};
   const auto text = std::make_shared<const Text>(options.text(gpt));

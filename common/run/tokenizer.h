@@ -54,7 +54,7 @@ struct LossTargets {
   std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of the step's whole batch
   std::function<TargetCount()> of_validation;
 };
-/// Counts those of the sequences that Text draws. With documents the bytes are not known.
+/// Counts those of the sequences that Text draws.
 LossTargets targets_of(const RunOptions& options, const GptConfig& gpt);
 
 }  // namespace ladder

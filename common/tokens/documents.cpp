@@ -16,6 +16,13 @@ constexpr size_t kPart = size_t{1} << 20;
 
 bool has_lines(const InputFile& file) { return file.path().ends_with(".jsonl"); }
 
+size_t last_end(const TextPart& part) { return part.ends.empty() ? 0 : part.ends.back(); }
+
+/// Unless the document is empty.
+void end_document(TextPart& part) {
+  if (part.text.size() > last_end(part)) part.ends.push_back(part.text.size());
+}
+
 }  // namespace
 
 Documents::Documents(const std::vector<std::string>& paths, Utf8 utf8,
@@ -72,8 +79,7 @@ void Documents::read_text(TextPart& part) {
   const bool more = at_ < files_[file_].size();
   check_utf8(std::string_view(part.text).substr(begin), more);
   if (more) return;
-  if (part.text.size() > (part.ends.empty() ? 0 : part.ends.back()))
-    part.ends.push_back(part.text.size());
+  end_document(part);
   end_file();
 }
 
@@ -97,8 +103,7 @@ void Documents::read_lines(TextPart& part) {
     } catch (const UserError& e) {
       throw UserError("{}: line {}: {}", file.name(), line_, e.what());
     }
-    if (part.text.size() > (part.ends.empty() ? 0 : part.ends.back()))
-      part.ends.push_back(part.text.size());
+    end_document(part);
   }
   left_over_.erase(0, begin);
   if (!more) end_file();
@@ -108,12 +113,11 @@ bool Documents::next(TextPart& part) {
   part.ends.clear();
   part.text.clear();
   // A line that has begun is no text yet.
-  if (file_ < files_.size() && !has_lines(files_[file_])) part.text = std::move(left_over_);
-  if (file_ < files_.size() && !has_lines(files_[file_])) left_over_.clear();
+  if (file_ < files_.size() && !has_lines(files_[file_])) part.text.swap(left_over_);
   for (size_t wanted = kPart; file_ < files_.size(); wanted = 2 * part.text.size()) {
     while (part.text.size() < wanted && file_ < files_.size())
       has_lines(files_[file_]) ? read_lines(part) : read_text(part);
-    const size_t begin = part.ends.empty() ? 0 : part.ends.back();
+    const size_t begin = last_end(part);
     if (begin == part.text.size()) break;
     // What of the last document is not read yet must not change how its beginning is split.
     size_t end = begin + cut(std::string_view(part.text).substr(begin));

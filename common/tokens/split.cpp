@@ -1,6 +1,6 @@
 #include "common/tokens/split.h"
 
-#include <algorithm>
+#include <stdexcept>  // for the stub of lab 24
 
 #include "common/tokens/unicode.h"
 

@@ -59,18 +59,10 @@ void for_tokens(const std::string& path, TokenKind kind, int64_t vocab, F&& f) {
   const InputFile file(path, "--data");
   const TextFormat format = find_format(file, kind, vocab);
   const int64_t count = format.count(file.size());
-  std::vector<std::byte> raw;
   std::vector<uint32_t> ids;
   for (int64_t at = 0; at < count; at += kTokens) {
     ids.resize(static_cast<size_t>(std::min(kTokens, count - at)));
-    raw.resize(ids.size() * static_cast<size_t>(format.width));
-    file.read(format.header + at * format.width, raw);
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const int64_t id = token_at(
-          raw.data() + std::ssize(raw) / std::ssize(ids) * static_cast<int64_t>(i), format.width);
-      require_token(file, at + static_cast<int64_t>(i), id, vocab);
-      ids[i] = static_cast<uint32_t>(id);
-    }
+    read_tokens(file, format, vocab, at, std::span(ids));
     f(std::span<const uint32_t>(ids));
   }
 }

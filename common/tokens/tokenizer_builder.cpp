@@ -9,9 +9,6 @@ namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
-/// Of bytes, as the alphabet writes them: no control characters.
-std::string named(std::string_view bytes) { return to_alphabet(bytes); }
-
 }  // namespace
 
 std::optional<uint32_t> TokenizerBuilder::id_of(const std::string& bytes) const {
@@ -26,10 +23,10 @@ void TokenizerBuilder::add_token(std::string bytes, int64_t id, std::string_view
   const auto at = static_cast<uint32_t>(id);
   if (made_.tokens.size() <= at) made_.tokens.resize(at + 1);
   if (!made_.tokens[at].empty())
-    throw UserError("the id {} is that of two tokens, {} and {}", id, named(made_.tokens[at]),
-                    named(bytes));
+    throw UserError("the id {} is that of two tokens, {} and {}", id, to_alphabet(made_.tokens[at]),
+                    to_alphabet(bytes));
   if (const auto [other, is_new] = ids_.emplace(bytes, at); !is_new)
-    throw UserError("token {} has two ids, {} and {}", named(bytes), other->second, id);
+    throw UserError("token {} has two ids, {} and {}", to_alphabet(bytes), other->second, id);
   made_.tokens[at] = std::move(bytes);
 }
 
@@ -45,14 +42,14 @@ void TokenizerBuilder::add_merge(const std::string& left, const std::string& rig
   const size_t number = made_.merges.size();
   const auto known = [&](const std::string& bytes) {
     if (const auto id = id_of(bytes)) return *id;
-    throw UserError("merge {} is of {} and {}, and no token is {}", number, named(left),
-                    named(right), named(bytes));
+    throw UserError("merge {} is of {} and {}, and no token is {}", number, to_alphabet(left),
+                    to_alphabet(right), to_alphabet(bytes));
   };
   const Merge merge{known(left), known(right), known(left + right), static_cast<uint32_t>(number)};
   if (const auto [first, is_new] = pairs_.emplace(std::pair(merge.left, merge.right), number);
       !is_new)
     throw UserError("merges {} and {} are of the same tokens, {} and {}", first->second, number,
-                    named(left), named(right));
+                    to_alphabet(left), to_alphabet(right));
   made_.merges.push_back(merge);
 }
 

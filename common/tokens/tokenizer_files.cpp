@@ -21,7 +21,9 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{256} << 20;
 constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
-constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";  // as GPT-2 came
+// Ranks of Llama 3, and the names that GPT-2 came with.
+constexpr const char* kModel = "tokenizer.model";
+constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -113,7 +115,7 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
 
 /// What is there of a tokenizer in a directory.
 std::string file_in(const std::string& directory) {
-  for (const char* name : {kTokenizerFile, kVocab, kOldVocab, kRanks, "tokenizer.model"})
+  for (const char* name : {kTokenizerFile, kVocab, kOldVocab, kRanks, kModel})
     if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
   for (const std::string& name : names_in(directory))
     if (name.ends_with(".tiktoken")) return (fs::path(directory) / name).string();
@@ -126,7 +128,10 @@ Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
     if (file.filename() == vocab)
       return read_vocab_and_merges(path, (file.parent_path() / merges).string());
   if (file.extension() == ".json") return read_json_tokenizer(path);
-  return read_ranks(path, hints);
+  if (file.extension() == ".tiktoken" || file.filename() == kModel) return read_ranks(path, hints);
+  throw UserError(
+      "is no file of a tokenizer; legal are {}, {} with {}, *.tiktoken, and their folder",
+      kTokenizerFile, kVocab, kMerges);
 }
 
 /// merges.txt from what is in tokenizer.json.

@@ -1,6 +1,6 @@
 // Small corpora and pieces that have all of it: ties, "aaa", counts over 32 bits, pieces of
-// thousands of bytes. Merges and ids are compared; comparisons of pairs and lookups of merges are
-// counted.
+// thousands of bytes. Merges, pieces and ids are compared; comparisons of pairs and lookups of
+// merges are counted.
 #include "labs/check.h"
 
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "chapters/24_tokenizer/trainer.h"
 #include "common/tokens/merge.h"
+#include "common/tokens/split.h"
 
 namespace ladder::lab {
 namespace {
@@ -95,6 +96,20 @@ void run_trainers(Sheet& sheet, const Corpus& c) {
   sheet.count("compared", fast.compared() - before);
 }
 
+void run_blanks(Sheet& sheet, Split split) {
+  Draw draw(sheet, "blanks");
+  for (int i = 0; i < 8; ++i) {
+    std::string text, cut;
+    while (text.size() < 100) text += draw.word("a1! \t\n", 6);
+    for (size_t begin = 0; begin < text.size(); cut += '|') {
+      const size_t end = piece_end(split, text, begin);
+      cut += text.substr(begin, end - begin);
+      begin = end;
+    }
+    sheet.text(fmt::format("blanks/{}: {}", to_string(split), i), cut);
+  }
+}
+
 /// Merges of a tokenizer, which counts how often it is asked.
 class Counted {
  public:
@@ -160,6 +175,8 @@ void cases(Sheet& sheet) {
                           Corpus{"frequent letters", "abcdefgh", int64_t{1} << 33},
                           Corpus{"letters, cs336", "abcdefghijkl", 2, Ties::Cs336}})
     sheet.run(c.name, [&] { run_trainers(sheet, c); });
+  for (const Split split : {Split::Gpt2, Split::Llama3, Split::Cl100k})
+    sheet.run(fmt::format("blanks, {}", to_string(split)), [&] { run_blanks(sheet, split); });
   sheet.run("short pieces", [&] { run_pieces(sheet, false); });
   sheet.run("long pieces", [&] { run_pieces(sheet, true); });
   sheet.run("a piece of 1500 bytes", [&] { run_lookups(sheet); });

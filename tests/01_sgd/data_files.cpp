@@ -106,7 +106,7 @@ TEST_P(DataFiles, OtherTokensThanSaidAreRefused) {
        {"--data text.txt --tokens uint16", "looks like text and not like --tokens uint16"},
        {"--data odd.bin --tokens uint16", "8001 bytes are no whole number of --tokens uint16"},
        {"--data large.bin --tokens uint16",
-        "token 4000 is 300, and the vocabulary has 256; --vocab sets another"},
+        "token 4000 is 300, and the vocabulary has 256; --vocab or --tokenizer sets another"},
        {"--data gpt2.bin --tokens uint32", "its header of llm.c says uint16, not --tokens uint32"},
        {"--data newer.bin", "of version 2; only version 1 can be read"},
        {"--data cut.bin", "with 4001 tokens takes 9026 bytes, and it has 9024"},

@@ -1,6 +1,6 @@
 // Chapters on tokens: --tokenizer trains on the ids that `encode` writes, a checkpoint keeps its
 // tokenizer, and what does not belong together is refused.
-#include <cmath>
+#include <array>
 #include <filesystem>
 #include <numbers>
 #include <string>
@@ -25,6 +25,11 @@ class ChaptersOnTokens : public Programs {
   std::string trace(const std::string& chapter, const std::string& flags) const {
     train(program(chapter), "--steps 2 --layers 1 --trace trace.jsonl " + flags);
     return read("trace.jsonl");
+  }
+  static void expect_bits(const nlohmann::json& r) {
+    const double nats = r["val_loss"], targets = r["val_targets"], bytes = r["val_bytes"];
+    EXPECT_NEAR(r["bits_per_byte"], nats * targets / bytes / std::numbers::ln2, 1e-12);
+    EXPECT_GT(r["final_bits_per_byte"], 0);
   }
   /// What is kept.
   std::map<std::string, std::string> kept() const {
@@ -62,13 +67,10 @@ TEST_F(ChaptersOnTokens, ATextIsEncodedOnceAndAnewWhenItHasChanged) {
 TEST_F(ChaptersOnTokens, BitsPerByteAreOfTheBytesThatTargetsStandFor) {
   const auto check = [&](const std::string& flags, bool bytes) {
     const nlohmann::json r = report(program(), "--steps 2 --eval-every 1 --layers 1 " + flags);
-    const double targets = r["val_targets"], over = r["val_bytes"];
-    EXPECT_EQ(targets == over, bytes) << flags;
-    EXPECT_GE(over, targets);
-    const double nats = r["val_loss"], bits = r["bits_per_byte"];
-    EXPECT_NEAR(bits, nats * targets / over / std::numbers::ln2, 1e-12);
+    EXPECT_EQ(r["val_targets"] == r["val_bytes"], bytes) << flags;
+    EXPECT_GE(r["val_bytes"], r["val_targets"]);
     EXPECT_GT(r["evals"][0]["bits_per_byte"], 0);
-    EXPECT_GT(r["final_bits_per_byte"], 0);
+    expect_bits(r);
     return r;
   };
   check("--data text.txt", true);
@@ -78,6 +80,36 @@ TEST_F(ChaptersOnTokens, BitsPerByteAreOfTheBytesThatTargetsStandFor) {
   const nlohmann::json none =
       report(program(), "--steps 1 --layers 1 --data x.bin --tokens uint16 --vocab 300");
   EXPECT_TRUE(none["bits_per_byte"].is_null()) << "nobody knows the bytes";
+}
+
+// The first token of each document is '#', the only one that is no target. The last one is the end
+// of text, which stands for no byte.
+TEST_F(ChaptersOnTokens, BitsPerByteOfDocuments) {
+  std::string lines;
+  std::array<size_t, 2> bytes{};  // of 36 documents that train, and of the last tenth
+  for (size_t i = 0; i < 40; ++i) {
+    const std::string text = read("text.txt").substr(20 * i, 1 + i % 15);
+    lines += nlohmann::json{{"text", "#" + text}}.dump() + "\n";
+    bytes.at(i / 36) += text.size();
+  }
+  write("a.jsonl", lines);
+  run("24_tokenizer", words("encode --tokenizer t --data a.jsonl --format megatron --out a.bin"));
+  const std::string flags = "--layers 1 --steps 9 --tokenizer t --documents --row-documents 1 ";
+  const std::string file = flags + "--data a.bin --tokens uint16 ";
+  for (const auto& [chapter, given] :
+       {std::pair<std::string, std::string>{"26_packing", file},
+        {"27_data_order", file + "--ranks 2"},
+        {"27_data_order", file + "--ranks 2 --sources a.bin:1 --epochs 1"}}) {
+    const nlohmann::json r = report(program(chapter), given);
+    EXPECT_EQ(r["bytes_read"], bytes[0]) << given;
+    EXPECT_EQ(r["val_bytes"], bytes[1]) << given;
+    expect_bits(r);
+  }
+  const std::string texts = flags + "--data a.jsonl --end-of-text 299 --sources text.txt:1";
+  const Ended mixed = run(program("27_data_order"), small_run(texts));
+  EXPECT_EQ(mixed.status, 2);
+  EXPECT_NE(mixed.err.find("is read as text, and --data a.jsonl as tokens"), std::string::npos)
+      << mixed.err;
 }
 
 TEST_F(ChaptersOnTokens, ACheckpointKeepsItsTokenizer) {
@@ -117,7 +149,8 @@ TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
         {"--load s --tokens bytes", "vocab is 300 there and 256 here"},
         {"--tokenizer t --save t", "holds tokenizer.json, which no --save has put there"},
         {"--tokenizer t --report t/tokenizer.json", "would write in --tokenizer t"},
-        {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"}}) {
+        {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"},
+        {"--tokenizer other --data x.bin --tokens uint16 --vocab 300", "the vocabulary has 280"}}) {
     const std::string data = flags.find("--data") == std::string::npos ? " --data text.txt" : "";
     const Ended ended = run(program(), small_run("--layers 1 --steps 2 " + flags + data));
     EXPECT_EQ(ended.status, 2) << flags << "\n" << ended.err;

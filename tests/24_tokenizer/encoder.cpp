@@ -15,18 +15,8 @@
 namespace ladder {
 namespace {
 
+using test::with_merges;
 using Ids = std::vector<uint32_t>;
-
-/// The bytes, and tokens of these merges.
-Tokenizer with_merges(std::initializer_list<std::pair<const char*, const char*>> merges) {
-  TokenizerBuilder builder(Split::Gpt2);
-  int64_t id = 0;
-  for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
-  for (const auto& [left, right] : merges) builder.add_token(std::string(left) + right, id++, "");
-  for (const auto& [left, right] : merges) builder.add_merge(left, right);
-  builder.add_special(kEndOfText, id);
-  return builder.finish();
-}
 
 /// The tokens of a text, with bars between them.
 std::string tokens(const Tokenizer& tokenizer, std::string_view text, bool allow_special = false) {
@@ -142,10 +132,7 @@ TEST(TokenEncoder, SpecialTokensAreTextUnlessAllowed) {
 
 TEST(TokenEncoder, AWholePieceOfRanks) {
   // "abc" is a token that no merge of "ab" and "bc" leads to.
-  TokenizerBuilder builder(Split::Gpt2);
-  int64_t id = 0;
-  for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
-  for (const char* token : {"bc", "cd", "abcd"}) builder.add_token(token, id++, token);
+  TokenizerBuilder builder = test::with_tokens({"bc", "cd", "abcd"});
   builder.merge_by_rank();
   const Tokenizer t = builder.finish();
   EXPECT_EQ(tokens(t, "abcd"), "abcd");

@@ -126,17 +126,9 @@ TEST(TokenFiles, MegatronsIndex) {
       bytes.append(reinterpret_cast<const char*>(&value), static_cast<size_t>(width));
     return bytes;
   };
-  EXPECT_EQ(read_file(home / "x.idx"), std::string("MMIDIDX\0\0", 9) + numbers({{8, 1},
-                                                                                {1, 8},
-                                                                                {8, 2},
-                                                                                {8, 3},
-                                                                                {4, 3},
-                                                                                {4, 2},
-                                                                                {8, 0},
-                                                                                {8, 6},
-                                                                                {8, 0},
-                                                                                {8, 1},
-                                                                                {8, 2}}));
+  const std::string index = numbers(
+      {{8, 1}, {1, 8}, {8, 2}, {8, 3}, {4, 3}, {4, 2}, {8, 0}, {8, 6}, {8, 0}, {8, 1}, {8, 2}});
+  EXPECT_EQ(read_file(home / "x.idx"), std::string("MMIDIDX\0\0", 9) + index);
 }
 
 TEST(TokenFiles, NumbersHaveRoomForTheVocabulary) {

@@ -5,23 +5,36 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/random.h"
 #include "common/tokens/tokenizer_files.h"
 
 namespace ladder::test {
 
-/// The bytes and three merges, one of a blank.
-inline Tokenizer small(Split split = Split::Gpt2) {
+/// The bytes, and these tokens.
+inline TokenizerBuilder with_tokens(const std::vector<std::string>& tokens,
+                                    Split split = Split::Gpt2) {
   TokenizerBuilder builder(split);
   int64_t id = 0;
   for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
-  for (const char* token : {" a", "bc", " abc"}) builder.add_token(token, id++, token);
-  builder.add_merge(" ", "a");
-  builder.add_merge("b", "c");
-  builder.add_merge(" a", "bc");
-  builder.add_special(kEndOfText, id);
+  for (const std::string& token : tokens) builder.add_token(token, id++, token);
+  return builder;
+}
+/// The bytes, what these merges make, and the end of text.
+inline Tokenizer with_merges(const std::vector<std::pair<std::string, std::string>>& merges,
+                             Split split = Split::Gpt2) {
+  std::vector<std::string> tokens;
+  for (const auto& [left, right] : merges) tokens.push_back(left + right);
+  TokenizerBuilder builder = with_tokens(tokens, split);
+  for (const auto& [left, right] : merges) builder.add_merge(left, right);
+  builder.add_special(kEndOfText, 256 + std::ssize(tokens));
   return builder.finish();
+}
+/// Three merges, one of a blank.
+inline Tokenizer small(Split split = Split::Gpt2) {
+  return with_merges({{" ", "a"}, {"b", "c"}, {" a", "bc"}}, split);
 }
 
 class Texts {

@@ -63,7 +63,7 @@ TEST_F(PackingBits, RefusesDocumentsWithoutTarget) {
     EXPECT_EQ(ended.status, 2);
     EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
   };
-  refused(std::string(30, '\n'), "none of its 27 documents that train has a target; legal are two");
+  refused(std::string(30, '\n'), "none of its 27 documents that train has a target; legal are ten");
   refused("abc\n" + std::string(30, '\n'), "none of its 3 documents that are held out");
   refused("abc\n", "none of its 0 documents that are held out");
 }

@@ -17,6 +17,7 @@ class DocumentFiles : public ::testing::Test {
   DocumentFiles() {
     run_.data = home_ / "none.bin";
     run_.tokens = TokenKind::Uint16;
+    run_.format = {.width = 2};
     packing_.documents = true;
     packing_.window = 16;
     packing_.row_documents = 3;

@@ -1,78 +1,76 @@
-"""An environment with transformers 4 and 5: build/clients, filled from PyPI once and kept.
+"""Environments with packages of PyPI: folders in build/clients, each filled once and kept; and the tests
+that run in one."""
 
-transformers 4 and 5 want other versions of what they stand on, so each has a folder of its own.
-They share one PyTorch: the machine's, if that is new enough.
-"""
-
+import argparse
 import os
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 
 WANTED = {"4": "transformers>=4.57,<5", "5": "transformers>=5,<6"}
 TORCH = "torch>=2.4"
 NEW_ENOUGH = "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 4)"
+SKIPPED = 77
 
 
-class Unavailable(Exception):
-    """There is no environment; the text says why."""
+def skip(why):
+    print(f"SKIPPED: {why}")
+    sys.exit(SKIPPED)
 
 
 def call(*command):
-    """@raise Unavailable if it fails"""
+    """Skips the test if it fails."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise Unavailable(f"'{' '.join(map(str, command[:4]))} ...' failed: {lines[-1]}")
+        skip(f"'{' '.join(map(str, command[:4]))} ...' failed: {lines[-1]}")
 
 
 class Packages:
-    """A virtual environment with some packages of PyPI, filled once and kept."""
+    """A virtual environment with some packages."""
+
+    VENV = []  # flags
 
     def __init__(self, folder, wanted, data=()):
         """data: packages whose files are wanted, and not what they depend on"""
-        self.folder, self.wanted, self.data = Path(folder), wanted, list(data)
+        self.folder, self.wanted, self.data = Path(folder), list(wanted), list(data)
         self.python = self.folder / "venv/bin/python"
-        self.done = self.folder / ("done " + " ".join([*wanted, *data]))
+        # Written last, and of other wishes than today's it is another file.
+        self.done = self.folder / ("done " + " ".join(self.wanted + self.data))
 
     def require(self, install):
-        """Makes it, if it may. @raise Unavailable"""
+        """Makes it, if it may; otherwise skips the test."""
         if self.done.exists():
             return
         if not install:
-            raise Unavailable(f"{', '.join(self.wanted)} are not installed; "
-                              "scripts/nightly.sh --part clients installs them and runs this")
+            skip(f"{', '.join(self.wanted)} are not installed; scripts/nightly.sh --part clients installs them "
+                 "and runs this")
         self.folder.mkdir(parents=True, exist_ok=True)
-        call(sys.executable, "-m", "venv", self.folder / "venv")
-        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        call(sys.executable, "-m", "venv", *self.VENV, self.folder / "venv")
+        self.fill(self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        self.done.touch()
+
+    def fill(self, *pip):
         call(*pip, *self.wanted)
         if self.data:
             call(*pip, "--no-deps", *self.data)
-        self.done.touch()
 
 
-class Environment:
-    def __init__(self, folder):
-        self.folder = Path(folder)
-        self.python = self.folder / "venv/bin/python"
-        # Written last, and of other wishes than today's it is another file.
-        self.done = self.folder / ("done " + " ".join([*WANTED.values(), TORCH]))
+class Environment(Packages):
+    """transformers 4 and 5. They want other versions of what they stand on, so each has a folder of its
+    own. They share one PyTorch: the machine's, if that is new enough."""
 
-    def require(self, install):
-        """Makes it, if it may. @raise Unavailable"""
-        if self.done.exists():
-            return
-        if not install:
-            raise Unavailable("transformers are not installed; scripts/nightly.sh --part clients "
-                              "installs them (6 GB) and runs this")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        call(sys.executable, "-m", "venv", "--system-site-packages", self.folder / "venv")
-        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    VENV = ["--system-site-packages"]
+
+    def __init__(self, build):
+        super().__init__(build.resolve().parent / "clients", [*WANTED.values(), TORCH])
+
+    def fill(self, *pip):
         if subprocess.run([self.python, "-c", NEW_ENOUGH], capture_output=True).returncode != 0:
             call(*pip, TORCH, "numpy")
         for version, wanted in WANTED.items():
             call(*pip, "--target", self.folder / version, "--upgrade", wanted)
-        self.done.touch()
 
     def run(self, version, *command):
         """What `python command` prints with this version of transformers."""
@@ -83,3 +81,36 @@ class Environment:
         if done.returncode != 0:
             raise RuntimeError(f"transformers {version}: {done.stderr[-2000:]}")
         return done.stdout
+
+
+def flags():
+    """Those of all tests."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, required=True, help="a build folder, with bin/")
+    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
+    return parser
+
+
+def run_tests(tests):
+    """@return whether all passed"""
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(tests)
+    return unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful()
+
+
+def run_inside(tests, name, wanted, data=(), **counts):
+    """Runs the file once more in an environment with these packages, and there the tests.
+
+    counts: numbers that flags change. They are attributes of the tests, as is `programs`."""
+    parser = flags()
+    for count, default in counts.items():
+        parser.add_argument(f"--{count}", type=int, default=default)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not args.inside:
+        packages = Packages(args.build.resolve().parent / "clients" / name, wanted, data)
+        packages.require(args.install)
+        sys.exit(subprocess.call([packages.python, "-B", *sys.argv, "--inside"]))
+    tests.programs = args.build.resolve() / "bin"
+    for count in counts:
+        setattr(tests, count, getattr(args, count))
+    sys.exit(0 if run_tests(tests) else 1)

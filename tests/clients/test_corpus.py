@@ -7,20 +7,17 @@
 datatrove is given the words and sentences that ours cuts: its own tokenizer is another one.
 """
 
-import argparse
 import json
 import math
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 from random import Random
 
-from environment import Packages, Unavailable
+from environment import run_inside
 
-SKIPPED = 77
 WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers", "fast-dedup==0.1.0"]
 # datatrove's name of a reason: ours.
 REASONS = {
@@ -119,7 +116,7 @@ class Corpus(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             data, out, removed = (Path(folder) / name for name in ("data.jsonl", "out.jsonl", "removed.jsonl"))
             data.write_text("".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)))
-            done = subprocess.run([self.program, "--data", data, "--out", out, "--removed", removed, *flags],
+            done = subprocess.run([self.programs / "ch25_corpus", "--data", data, "--out", out, "--removed", removed, *flags],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             read = [[json.loads(line) for line in path.read_text().split("\n") if line] for path in (out, removed)]
@@ -205,25 +202,5 @@ class Corpus(unittest.TestCase):
                 self.assertLess(abs(found - n * want), 4.5 * math.sqrt(n * want * (1 - want)) + 1, (s, found, theirs))
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=Path, required=True, help="with bin/ch25_corpus")
-    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
-    parser.add_argument("--count", type=int, default=1000, help="documents of a test")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.inside:
-        packages = Packages(args.build.resolve().parent / "clients/corpus", WANTED)
-        try:
-            packages.require(args.install)
-        except Unavailable as e:
-            print(f"SKIPPED: {e}")
-            return SKIPPED
-        return subprocess.call([packages.python, "-B", *sys.argv, "--inside"])
-    Corpus.program, Corpus.count = args.build / "bin/ch25_corpus", args.count
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Corpus)
-    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_inside(Corpus, "corpus", WANTED, count=1000)  # documents of a test

@@ -6,20 +6,18 @@ ch26_packing trains on what its IndexedDatasetBuilder writes. megatron-core come
     test_documents.py --build build/cpu --install    installs it in build/clients first
 """
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from environment import Environment, Unavailable, call
+from environment import Environment, call, flags, skip
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
 from cases import Program, Random, corpus  # noqa: E402
 
-SKIPPED = 77
 WANTED = ["megatron-core==0.16.1", "packaging"]  # without what they depend on
 # Run beside Megatron: prints the documents of ids.bin, and writes them once more as theirs.bin.
 THEIRS = """
@@ -65,21 +63,14 @@ def faults_of(build, environment, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=Path, required=True, help="with bin/ch24_tokenizer and bin/ch26_packing")
-    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
-    args = parser.parse_args()
-    environment = Environment(args.build.resolve().parent / "clients")
+    args = flags().parse_args()
+    environment = Environment(args.build)
+    environment.require(args.install)
     megatron = environment.folder / "megatron"
-    try:
-        environment.require(args.install)
-        if not megatron.exists() and not args.install:
-            raise Unavailable("megatron-core is not installed")
-        if not megatron.exists():
-            call(environment.python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", megatron, *WANTED)
-    except Unavailable as e:
-        print(f"SKIPPED: {e}")
-        return SKIPPED
+    if not megatron.exists():
+        if not args.install:
+            skip("megatron-core is not installed")
+        call(environment.python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", megatron, *WANTED)
     with tempfile.TemporaryDirectory() as folder:
         faults = list(faults_of(args.build, environment, Path(folder)))
     print("\n".join(faults) or "Megatron reads what we write, and we read what it writes")

@@ -5,7 +5,6 @@
     test_events.py --build build/cpu --install    installs them in build/clients first
 """
 
-import argparse
 import json
 import math
 import os
@@ -17,9 +16,8 @@ import unittest
 import urllib.request
 from pathlib import Path
 
-from environment import Packages, Unavailable
+from environment import run_inside
 
-SKIPPED = 77
 WANTED = ["tensorboard>=2.21,<2.22", "tensorboardX>=2.6,<2.7"]
 FLAGS = ("--data text.txt --model nano --layers 2 --batch 8 --threads 1 --eval-every 2 --watch-every 2 "
          "--event-clock step --quiet").split()
@@ -43,7 +41,7 @@ class Events(unittest.TestCase):
     @classmethod
     def train(cls, flags):
         flags = flags.split()
-        subprocess.run([cls.program, *FLAGS, *flags, "--events", "events"], cwd=cls.folder, check=True)
+        subprocess.run([cls.programs / "ch29_monitor", *FLAGS, *flags, "--events", "events"], cwd=cls.folder, check=True)
         return (cls.folder / flags[-1]).read_text()
 
     @classmethod
@@ -128,24 +126,5 @@ class Events(unittest.TestCase):
             server.communicate()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=Path, required=True, help="with bin/ch29_monitor")
-    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.inside:
-        packages = Packages(args.build.resolve().parent / "clients/events", WANTED)
-        try:
-            packages.require(args.install)
-        except Unavailable as e:
-            print(f"SKIPPED: {e}")
-            return SKIPPED
-        return subprocess.call([packages.python, "-B", *sys.argv, "--inside"])
-    Events.program = args.build.resolve() / "bin/ch29_monitor"
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Events)
-    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_inside(Events, "events", WANTED)

