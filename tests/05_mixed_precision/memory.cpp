@@ -1,4 +1,4 @@
-// 05_mixed_precision: memory as its formulas say, bytes of a parameter and of an activation.
+// 05_mixed_precision: bytes of a parameter and of an activation.
 #include "tests/common/memory.h"
 
 #include "tests/common/programs.h"
@@ -6,28 +6,11 @@
 namespace ladder::test {
 namespace {
 
-class OneStep : public MemoryRuns {
+class Bytes : public MemoryRuns {
  protected:
   nlohmann::json run(const std::string& flags) const {
     return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);
   }
-};
-
-class PrecisionMemory : public OneStep, public ::testing::WithParamInterface<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Precision, PrecisionMemory, ::testing::Values("fp32", "bf16", "fp16"),
-                         [](const auto& precision) { return precision.param; });
-
-TEST_P(PrecisionMemory, IsAsPredicted) {
-  for (const std::string flags :
-       {"", " --micro-batch 1", " --micro-batch 2 --clip 1", " --optimizer adamw8bit",
-        " --batch 7 --micro-batch 1 --layers 3 --channels 24 --heads 3",
-        " --micro-batch 2 --accumulate running --eval-every 1 --sample 3",
-        " --backend ref --layers 1 --seq-len 5 --threads 2"})
-    EXPECT_TRUE(as_predicted(run(GetParam() + flags))) << flags;
-}
-
-class Bytes : public OneStep {
- protected:
   // nano, a batch of 4. No tensor of it needs padding.
   static constexpr int64_t L = 8, C = kChannels, NH = 8, T = 16, B = 4, Vp = 256;
   static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses

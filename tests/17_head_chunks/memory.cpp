@@ -8,14 +8,6 @@ namespace {
 
 class ChunkedHeadMemory : public MemoryRuns {};
 
-TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
-  for (const std::string flags :
-       {"--batch 16 --head-chunk 1", "--batch 16 --micro-batch 8 --head-chunk 2",
-        "--batch 12 --head-chunk 8 --precision bf16", "--batch 16 --micro-batch 4 --head-chunk 4",
-        "--batch 16 --micro-batch 2 --head-chunk 1 --recompute full"})
-    EXPECT_TRUE(as_predicted(report("17_head_chunks", "--steps 1 " + flags))) << flags;
-}
-
 TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
   plan_only();
   constexpr int64_t T = 16, C = kChannels, Vp = 256;
