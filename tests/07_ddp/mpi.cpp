@@ -94,5 +94,30 @@ TEST_P(MpiRanks, OptionsAreRefusedOnce) {
   EXPECT_EQ(times(run(under_mpirun(chapter, 4), {"--help"}).out, "Usage:"), 1);
 }
 
+class MpiDegrees : public Programs {};
+
+// The user gave no --ranks.
+TEST_F(MpiDegrees, ThatDoNotSuitTheProcessesAreRefused) {
+  const std::string llama = "--model llama-nano --seq-len 512 --micro-batch 1 ";
+  for (const auto& [of, processes, flags, says] :
+       std::vector<std::tuple<std::string, int, std::string, std::string>>{
+           {"11_tensor_parallel", 4, "--tp 2",
+            "--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"},
+           {"12_pipeline_parallel", 4, "--pp 2",
+            "--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"},
+           {"13_3d_parallel", 4, "--batch 8 --micro-batch 1 --tp 2 --dp 2 --pp 2",
+            "--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4"},
+           {"13_3d_parallel", 4, "--batch 8 --micro-batch 1 --ranks 2",
+            "--ranks 2, but mpirun has started 4; legal: 4, or no --ranks"},
+           {"20_context_parallel", 2, llama + "--cp 4",
+            "--cp 4 with 2 ranks; legal are multiples of 4 ranks, or --cp 1, 2"},
+           {"22_expert_parallel", 2, "--model moe-nano --ep 4",
+            "--ep 4 with 2 ranks; legal are multiples of 4 ranks, or --ep 1, 2"}}) {
+    const Ended ended = run(under_mpirun(of, processes), small_run(flags));
+    EXPECT_EQ(ended.status, 2) << of << flags;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+  }
+}
+
 }  // namespace
 }  // namespace ladder::test

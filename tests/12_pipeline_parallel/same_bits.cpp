@@ -47,43 +47,5 @@ TEST_P(PipelineBits, WhateverIsComputedAgain) {
     }
 }
 
-/// Of four layers: two stages with two parts, and four.
-class PipelineMore : public SameTrace {
- protected:
-  Trace one(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace("06_checkpointing", "--layers 4 " + flags, range);
-  }
-  Trace stages(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace("12_pipeline_parallel", "--layers 4 " + flags, range);
-  }
-};
-
-TEST_F(PipelineMore, CheckpointsGoFromPipelineToPipeline) {
-  const std::string flags = "--clip 1 --batch 8 --micro-batch 2 ";
-  const Trace whole = one(flags);
-  const Trace first = stages(flags + "--pp 2 --pipeline interleaved --save two", {0, kHalf});
-  EXPECT_TRUE(same_trace(first, one(flags + "--save one", {0, kHalf})));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("two" + file), read("one" + file)) << file;
-  const auto rest = [&](const std::string& ours) {
-    return joined(first, stages(flags + "--load " + ours, {kHalf, kSteps}));
-  };
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load two", {kHalf, kSteps}))));
-  for (const std::string ours : {"one --pp 4 --pipeline zb-h1", "two --pp 1", "two --pp 4"})
-    EXPECT_TRUE(same_trace(whole, rest(ours))) << ours;
-}
-
-TEST_F(PipelineMore, SamplesTheSameText) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out = train(chapter, "--layers 4 --sample 40 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 40U);
-  EXPECT_EQ(text("12_pipeline_parallel", "--pp 4 --micro-batch 1"), alone);
-  EXPECT_EQ(text("12_pipeline_parallel", "--pp 2 --micro-batch 1 --pipeline interleaved"), alone);
-}
-
 }  // namespace
 }  // namespace ladder::test

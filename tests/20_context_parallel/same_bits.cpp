@@ -32,44 +32,5 @@ TEST_P(ContextBits, EachPairOfValues) {
   }
 }
 
-// Validation, and text.
-TEST_F(ContextRuns, ValidatesAndSamplesTheSame) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out =
-        train(chapter, kGpt + "--batch 2 --steps 1 --micro-batch 1 --sample 12 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const auto evals = [&](const std::string& chapter, const std::string& flags) {
-    return report(chapter, kGpt + "--batch 2 --steps 2 --micro-batch 1 --eval-every 1 " + flags)
-        .at("evals");
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 12U);
-  const auto losses = evals("06_checkpointing", "");
-  EXPECT_EQ(losses.size(), 1U);
-  for (const std::string way : {"gather --ranks 4 --cp 2", "ulysses --cp 4", "ring --cp 8"}) {
-    EXPECT_EQ(text("20_context_parallel", "--context " + way), alone) << way;
-    EXPECT_EQ(evals("20_context_parallel", "--context " + way), losses) << way;
-  }
-}
-
-// Ranks hold chunks of everything, and which tokens they have is no matter of what is saved.
-TEST_F(ContextRuns, CheckpointsGoFromLayoutToLayout) {
-  const std::string flags = kGpt + "--batch 2 ";
-  const Trace whole = one(flags);
-  const Trace first = shared(flags + "--cp 4 --context ring --save four", {0, 1});
-  const Trace alone = one(flags + "--save one", {0, 1});
-  EXPECT_TRUE(same_trace(first, alone));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("four" + file), read("one" + file)) << file;
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load four", {1, 2}))));
-  EXPECT_TRUE(same_trace(
-      whole, joined(first, trace("09_zero2", flags + "--clip 1 --ranks 2 --load four", {1, 2}))));
-  for (const std::string ours : {"--cp 8 --context gather", "--cp 2 --ranks 4 --context ulysses"})
-    EXPECT_TRUE(same_trace(whole, joined(alone, shared(flags + "--load one " + ours, {1, 2}))))
-        << ours;
-}
-
 }  // namespace
 }  // namespace ladder::test

@@ -75,21 +75,6 @@ TEST_F(ExpertRuns, WithoutExpertsItIsChapter09) {
   EXPECT_TRUE(same_trace(trace("09_zero2", flags, kShort), trace(k22, flags, kShort)));
 }
 
-// Validation, where ranks of one group may have different numbers of sequences; and text.
-TEST_F(ExpertRuns, ValidatesAndSamplesTheSame) {
-  const std::string flags = of_model("--layers 2 --steps 2 --eval-every 1 --sample 6 " + kDropping);
-  const auto of = [&](const std::string& chapter, const std::string& ours) {
-    const Ended ended = train(chapter, flags + " --report report.json " + ours);
-    const auto got = nlohmann::json::parse(read("report.json"));
-    const size_t begin = ended.out.find("---- sample");
-    EXPECT_NE(begin, std::string::npos);
-    return std::pair{ended.out.substr(begin), got.at("evals").dump() + got.at("val_loss").dump()};
-  };
-  const auto alone = of(k21, "");
-  for (const std::string ours : {"--ep 4 --ranks 8", "--ep 2 --micro-batch 4"})
-    EXPECT_EQ(of(k22, ours), alone) << ours;
-}
-
 // Load, MaxVio, losses of routers and what is dropped are those of all ranks' sequences.
 TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
   const std::string flags = of_model("--layers 2 --steps 2 ") + kDropping;
@@ -100,27 +85,6 @@ TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
   EXPECT_GT(alone["steps"]["dropped"][0], 0);
   for (const std::string ours : {"--ep 4 --ranks 8", "--ep 2 --micro-batch 1"})
     EXPECT_EQ(of(k22, ours), alone) << ours;
-}
-
-// A checkpoint does not say where experts were: files are the same, and any layout goes on.
-TEST_F(ExpertRuns, CheckpointsGoFromLayoutToLayout) {
-  const std::string flags = kDropping + " ";
-  const Trace whole = one(flags);
-  const Trace first = shared(flags + "--ep 4 --ranks 8 --save eight", {0, 1});
-  const Trace alone = one(flags + "--save one", {0, 1});
-  EXPECT_TRUE(same_trace(first, alone));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("eight" + file), read("one" + file)) << file;
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load eight", {1, 2}))));
-  for (const auto& [from, ours] :
-       {std::pair{"one", "--ep 2 --ranks 4"}, {"eight", "--ep 8"}, {"eight", "--ranks 2"}})
-    EXPECT_TRUE(same_trace(
-        whole, joined(alone, shared(flags + fmt::format("{} --load {}", ours, from), {1, 2}))))
-        << ours;
-  const Trace narrow = one(flags + "--precision bf16");
-  const Trace half = shared(flags + "--precision bf16 --ep 2 --ranks 4 --save half", {0, 1});
-  EXPECT_TRUE(same_trace(
-      narrow, joined(half, shared(flags + "--precision bf16 --ep 4 --load half", {1, 2}))));
 }
 
 }  // namespace
