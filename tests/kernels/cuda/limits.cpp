@@ -1,11 +1,12 @@
 // What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
 // it computes. And what it refuses.
-#include "tests/kernels/cuda/vs_ref.h"
+#include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
-using CudaLimits = CudaVsRef;
+using CudaLimits = VsRef;
 
 TEST_F(CudaLimits, AnUnknownTokenIsNaNAndHasNoGradient) {
   const Tensor tokens = host.tokens({1, 4}, 5);
@@ -53,6 +54,17 @@ TEST_F(CudaLimits, SumsNeedScratch) {
   poor.scratch.shape = {1, 100};
   const Tensor dout = up(host.random({4, 8, 24}));
   EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
+}
+
+TEST_F(CudaLimits, AttentionThatDoesNotFitIsRefused) {
+  const auto make = [](Shape shape) { return out(Dtype::F32, shape); };
+  const Tensor x = make({1, 3, 387}), y = make({1, 3, 129}), lse = make({1, 1, 3});
+  const Tensor row = make({1, 3, 16}), odd = make({145}).slice(1, 144).view({1, 3, 48});
+  EXPECT_THROW(k.attention_forward(ctx, y, lse, x), CheckError);
+  EXPECT_THROW(k.attention_backward(ctx, x, y, x, y, lse), CheckError);
+  EXPECT_THROW(k.attention_forward(ctx, row, lse, odd), CheckError);
+  const Tensor qkv = make({65536, 1, 12}), large = make({65536, 1, 4}), m = make({65536, 1, 1});
+  EXPECT_THROW(k.attention_forward(ctx, large, m, qkv), OutOfMemory);
 }
 
 }  // namespace
