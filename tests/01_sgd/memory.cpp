@@ -1,12 +1,10 @@
-// 01_sgd: bytes written out. That they are as predicted: predicted.txt.
+// Chapters 01 to 05, 14 and 17: bytes written out. That they are as predicted: predicted.txt.
 #include "tests/common/memory.h"
-
-#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {
 
-class SgdMemory : public MemoryRuns {};
+using SgdMemory = MemoryRuns;
 
 TEST_F(SgdMemory, BytesOfAParameter) {
   plan_only();
@@ -41,6 +39,126 @@ TEST_F(SgdMemory, NegativeControl) {
   EXPECT_FALSE(as_predicted(lost));
   other["extra"]["ranks"] = {{{"sent", {{"predicted", 1}, {"measured", 2}}}}};
   EXPECT_FALSE(as_predicted(other));
+}
+
+// 02: what each optimizer keeps for a parameter.
+
+class OptimizerMemory : public MemoryRuns {
+ protected:
+  int64_t optim(const std::string& name, const std::string& flags = "") const {
+    return measured(report("02_adamw", "--optimizer " + name + flags), Mem::Optim);
+  }
+};
+
+TEST_F(OptimizerMemory, BytesOfAParameter) {
+  const int64_t L = 8, C = kChannels, T = 16, V = 256;
+  const int64_t P = parameters(L);
+  EXPECT_EQ(optim("sgd"), 0);
+  EXPECT_EQ(optim("sgd --momentum 0.9"), 4 * P);
+  EXPECT_EQ(optim("adam"), 8 * P);
+  EXPECT_EQ(optim("adamw"), 8 * P);
+  EXPECT_EQ(optim("lion"), 4 * P);
+  EXPECT_EQ(optim("adamw8bit"), 2 * P + 2 * 4 * P / 64);  // two scales for 64 of them
+
+  // Rows and columns of each matrix, and every vector whole.
+  const int64_t matrices = (3 * C + C) + (C + C) + (4 * C + C) + (C + 4 * C), vectors = 13 * C;
+  const int64_t ends = 2 * (V + C) + (T + C) + 2 * C;
+  EXPECT_EQ(optim("adafactor"), 4 * (L * (matrices + vectors) + ends));
+  EXPECT_LT(optim("adafactor"), P / 5);  // less, the wider the matrices
+}
+
+// 04: what accumulation saves and what it costs.
+
+class ClippingMemory : public MemoryRuns {
+ protected:
+  nlohmann::json run8(const std::string& flags) const {
+    return report("04_clipping", "--batch 8 --threads 1 " + flags);
+  }
+};
+
+TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
+  plan_only();
+  const auto whole = run8(""), tree = run8("--micro-batch 1"),
+             running = run8("--micro-batch 1 --accumulate running");
+  const int64_t P = whole["model"]["parameters"];
+  const int64_t batch = 8 * 16 * 8 + 8 * 4;  // tokens, targets and losses of all 8 stay
+  EXPECT_EQ(predicted(tree, Mem::Activation) - batch,
+            (predicted(whole, Mem::Activation) - batch) / 8);
+  EXPECT_EQ(predicted(tree, Mem::Grad), 4 * P);
+  EXPECT_EQ(predicted(tree, Mem::Workspace) - predicted(running, Mem::Workspace), 2 * 4 * P);
+  EXPECT_LT(predicted(running, Mem::Workspace), predicted(whole, Mem::Workspace));
+}
+
+// 05: bytes of a parameter and of an activation.
+
+class PrecisionBytes : public MemoryRuns {
+ protected:
+  nlohmann::json run(const std::string& flags) const {
+    return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);
+  }
+  // nano, a batch of 4. No tensor of it needs padding.
+  static constexpr int64_t L = 8, C = kChannels, NH = 8, T = 16, B = 4, Vp = 256;
+  static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
+
+  static int64_t of_weights(const nlohmann::json& report) {
+    return predicted(report, Mem::Param) + predicted(report, Mem::Master) +
+           predicted(report, Mem::Grad) + predicted(report, Mem::Optim);
+  }
+};
+
+TEST_F(PrecisionBytes, OfAParameter) {
+  plan_only();
+  const auto fp32 = run("fp32");
+  const int64_t P = fp32["model"]["parameters"];
+  EXPECT_EQ(of_weights(fp32), 16 * P);
+  EXPECT_EQ(predicted(fp32, Mem::Master), 0);
+  for (const char* name : {"bf16", "fp16"}) {
+    const auto narrow = run(name);
+    EXPECT_EQ(predicted(narrow, Mem::Param), 2 * P) << name;
+    EXPECT_EQ(predicted(narrow, Mem::Master), 4 * P) << name;
+    EXPECT_EQ(of_weights(narrow), 18 * P) << name;
+  }
+}
+
+TEST_F(PrecisionBytes, HalfTheActivationsButNotTheStatistics) {
+  plan_only();
+  const int64_t kept = B * T * (L * 16 * C + 2 * C + Vp), statistics = B * T * (L * (NH + 4) + 2);
+  const auto fp32 = run("fp32"), bf16 = run("bf16");
+  EXPECT_EQ(predicted(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(run("fp16"), Mem::Activation), predicted(bf16, Mem::Activation));
+  EXPECT_EQ(predicted(fp32, Mem::Workspace) - predicted(bf16, Mem::Workspace), 2 * B * T * 12 * C);
+}
+
+// 14: what the norms of rows cost.
+
+using StabilityMemory = MemoryRuns;
+
+TEST_F(StabilityMemory, AgcKeepsTwoNormsARow) {
+  plan_only();
+  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
+  EXPECT_EQ(predicted(report("14_stability", "--agc 0.1"), Mem::Workspace) -
+                predicted(report("14_stability", ""), Mem::Workspace),
+            2 * 4 * kChannels * 12 * 8);
+}
+
+// 17: fewer logits, and the sums that the chunks take.
+
+using ChunkedHeadMemory = MemoryRuns;
+
+TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
+  plan_only();
+  constexpr int64_t T = 16, C = kChannels, Vp = 256;
+  const auto whole = report("17_head_chunks", "--steps 1 --batch 16");
+  for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
+    const auto got =
+        report("17_head_chunks", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
+    EXPECT_EQ(predicted(whole, Mem::Activation) - predicted(got, Mem::Activation),
+              4 * (16 - chunk) * T * Vp)
+        << chunk;
+    EXPECT_EQ(predicted(got, Mem::Workspace) - predicted(whole, Mem::Workspace), 4 * spare * Vp * C)
+        << chunk;
+  }
 }
 
 }  // namespace
