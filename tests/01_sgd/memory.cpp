@@ -1,4 +1,4 @@
-// Chapters 01 to 05, 14 and 17: bytes written out. That they are as predicted: predicted.txt.
+// Chapters 01 to 05: bytes written out. That they are as predicted: predicted.txt.
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -128,37 +128,6 @@ TEST_F(PrecisionBytes, HalfTheActivationsButNotTheStatistics) {
   EXPECT_EQ(predicted(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
   EXPECT_EQ(predicted(run("fp16"), Mem::Activation), predicted(bf16, Mem::Activation));
   EXPECT_EQ(predicted(fp32, Mem::Workspace) - predicted(bf16, Mem::Workspace), 2 * B * T * 12 * C);
-}
-
-// 14: what the norms of rows cost.
-
-using StabilityMemory = MemoryRuns;
-
-TEST_F(StabilityMemory, AgcKeepsTwoNormsARow) {
-  plan_only();
-  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
-  EXPECT_EQ(predicted(report("14_stability", "--agc 0.1"), Mem::Workspace) -
-                predicted(report("14_stability", ""), Mem::Workspace),
-            2 * 4 * kChannels * 12 * 8);
-}
-
-// 17: fewer logits, and the sums that the chunks take.
-
-using ChunkedHeadMemory = MemoryRuns;
-
-TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
-  plan_only();
-  constexpr int64_t T = 16, C = kChannels, Vp = 256;
-  const auto whole = report("17_head_chunks", "--steps 1 --batch 16");
-  for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
-    const auto got =
-        report("17_head_chunks", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
-    EXPECT_EQ(predicted(whole, Mem::Activation) - predicted(got, Mem::Activation),
-              4 * (16 - chunk) * T * Vp)
-        << chunk;
-    EXPECT_EQ(predicted(got, Mem::Workspace) - predicted(whole, Mem::Workspace), 4 * spare * Vp * C)
-        << chunk;
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a resume needs, in chapters 01, 02, 03 and 21: without it a run goes on as another. That
+// What a resume needs, in chapters 01, 02 and 03: without it a run goes on as another. That
 // resumed runs have the same bits: equal_runs.txt.
 #include "tests/common/same_trace.h"
 
@@ -90,22 +90,6 @@ TEST_F(ScheduleControls, ResumeAtAnotherStepDiffers) {
     const Trace then = trace("03_schedules", flags + " --load half", {kHalf + 1, kSteps});
     EXPECT_TRUE(different_trace(whole, then)) << flags;
   }
-}
-
-const std::string k21 = "21_moe";
-const std::string kMoe = "--model moe-nano --batch 8 --clip 1 ";
-
-class Experts : public SameTraceSmall {};
-
-// The bias is no parameter, so it is the state of a checkpoint that makes it go on.
-TEST_F(Experts, ABiasThatIsLostWouldBeSeen) {
-  const std::string flags = kMoe + "--bias-rate 0.05 ";
-  const Trace whole = trace(k21, flags), half = trace(k21, flags + "--save half", {0, kHalf});
-  const Trace rest = trace(k21, flags + "--load half", {kHalf, kSteps});
-  EXPECT_TRUE(same_trace(whole, joined(half, rest)));
-  set_state(path("half"), "router_bias", std::vector<float>(2 * 8, 0.0f));
-  EXPECT_TRUE(
-      different_trace(whole, joined(half, trace(k21, flags + "--load half", {kHalf, kSteps}))));
 }
 
 }  // namespace

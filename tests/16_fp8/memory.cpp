@@ -1,4 +1,4 @@
-// 16_fp8: bytes of a parameter and of an activation.
+// 14, 16 and 17: bytes of a parameter and of an activation.
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -43,6 +43,37 @@ TEST_F(Fp8Bytes, OfActivations) {
   EXPECT_EQ(kept, B * T * (L * 7 * C - 2 * (L - 1) * 6 * C));
   EXPECT_EQ(room, B * T * 8 * C);
   EXPECT_EQ(kept + room, B * T * C * (20 - 5 * L));
+}
+
+// 14: what the norms of rows cost.
+
+using StabilityMemory = MemoryRuns;
+
+TEST_F(StabilityMemory, AgcKeepsTwoNormsARow) {
+  plan_only();
+  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
+  EXPECT_EQ(predicted(report("14_stability", "--agc 0.1"), Mem::Workspace) -
+                predicted(report("14_stability", ""), Mem::Workspace),
+            2 * 4 * kChannels * 12 * 8);
+}
+
+// 17: fewer logits, and the sums that the chunks take.
+
+using ChunkedHeadMemory = MemoryRuns;
+
+TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
+  plan_only();
+  constexpr int64_t T = 16, C = kChannels, Vp = 256;
+  const auto whole = report("17_head_chunks", "--steps 1 --batch 16");
+  for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
+    const auto got =
+        report("17_head_chunks", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
+    EXPECT_EQ(predicted(whole, Mem::Activation) - predicted(got, Mem::Activation),
+              4 * (16 - chunk) * T * Vp)
+        << chunk;
+    EXPECT_EQ(predicted(got, Mem::Workspace) - predicted(whole, Mem::Workspace), 4 * spare * Vp * C)
+        << chunk;
+  }
 }
 
 }  // namespace

@@ -119,6 +119,17 @@ TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
 
 // Negative controls: what is lost on the way must be seen.
 
+// The bias is no parameter, so it is the state of a checkpoint that makes it go on.
+TEST_F(ExpertRuns, ABiasThatIsLostWouldBeSeen) {
+  const std::string flags = "--model moe-nano --batch 8 --clip 1 --bias-rate 0.05 ";
+  const Trace whole = trace(k21, flags), half = trace(k21, flags + "--save half", {0, kHalf});
+  const Trace rest = trace(k21, flags + "--load half", {kHalf, kSteps});
+  EXPECT_TRUE(same_trace(whole, joined(half, rest)));
+  set_state(path("half"), "router_bias", std::vector<float>(2 * 8, 0.0f));
+  EXPECT_TRUE(
+      different_trace(whole, joined(half, trace(k21, flags + "--load half", {kHalf, kSteps}))));
+}
+
 class ExpertControls : public ExpertRuns {
  protected:
   const std::string flags = "--experts-per-token 3 ";
