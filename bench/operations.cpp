@@ -19,7 +19,6 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/ceilings.h"
-#include "bench/step_floor.h"
 
 namespace ladder::bench {
 namespace {

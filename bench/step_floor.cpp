@@ -1,4 +1,4 @@
-#include "bench/step_floor.h"
+#include "bench/ceilings.h"
 
 namespace ladder::bench {
 namespace {

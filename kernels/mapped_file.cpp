@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 #include "kernels/check.h"
-#include "kernels/temporary_file.h"
 #include "kernels/tree.h"
 
 namespace ladder {
@@ -40,6 +39,21 @@ int64_t pages_in_use(const void* memory, size_t count) {
 }
 
 }  // namespace
+
+std::string temporary_folder() {
+  const char* named = std::getenv("TMPDIR");
+  return named && *named ? named : "/tmp";
+}
+
+std::FILE* open_temporary_file() {
+  std::string name = temporary_folder() + "/ladder-XXXXXX";
+  const int fd = mkstemp(name.data());
+  if (fd < 0) return nullptr;
+  unlink(name.c_str());
+  std::FILE* file = fdopen(fd, "w+");
+  if (!file) close(fd);
+  return file;
+}
 
 int64_t mapped_bytes(int64_t bytes) { return round_up(bytes, page_size()); }
 

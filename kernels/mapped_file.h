@@ -1,10 +1,27 @@
-// Memory that is mapped from a temporary file. The machine may write it to disk when it needs the
-// room.
+// Files without a name, which vanish with the program, however it ends; and memory that is mapped
+// from one. The machine may write it to disk when it needs the room.
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
 
 namespace ladder {
+
+/// The folder of temporary files has no room for a file. The message names the folder; the user can
+/// name another.
+class NoTemporaryFile : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Where temporary files lie: $TMPDIR, or /tmp. On some systems /tmp is held in memory; a user can
+/// then name a folder on a disk.
+std::string temporary_folder();
+
+/// An empty file in that folder, to read and write; null, with errno set, if none can be created.
+std::FILE* open_temporary_file();
 
 /// Maps `bytes` bytes of zeros that begin at a page. The file has no name: it vanishes with the
 /// mapping or with the program, however the program ends. Its room on the disk is taken at once.

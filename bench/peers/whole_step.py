@@ -7,7 +7,7 @@
 
 AdamW, no clipping, random bytes as tokens. PyTorch is compiled, with its own attention and fused
 AdamW, unless --torch names others: what was fastest wherever all were tried. Both take turns; then one more run of Ladder shows where its time goes, by operation and against the
-floor that this machine sets (bench/step_floor.h).
+floor that this machine sets (bench/step_floor.cpp).
 """
 
 import argparse

@@ -16,7 +16,7 @@
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/error.h"
-#include "kernels/temporary_file.h"
+#include "kernels/mapped_file.h"
 #include "kernels/transfer.h"
 
 namespace ladder {

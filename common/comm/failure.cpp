@@ -8,7 +8,7 @@
 
 #include "common/printable.h"
 #include "kernels/check.h"
-#include "kernels/temporary_file.h"
+#include "kernels/mapped_file.h"
 
 namespace ladder {
 

@@ -1,21 +1,10 @@
-// 01_sgd: memory as its formulas say.
+// Chapters 01 to 05: bytes written out. That they are as predicted: predicted.txt.
 #include "tests/common/memory.h"
-
-#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {
 
-class SgdMemory : public MemoryRuns {};
-
-TEST_F(SgdMemory, IsAsPredicted) {
-  for (const std::string flags :
-       {"", "--momentum 0.9", "--momentum 0.9 --nesterov", "--threads 3",
-        "--backend ref --layers 1", "--model tiny --batch 3 --seq-len 13",
-        "--layers 3 --channels 40 --heads 5",
-        "--save here --sample 20 --eval-every 1 --timeline timeline.json"})
-    EXPECT_TRUE(as_predicted(report("01_sgd", flags))) << flags;
-}
+using SgdMemory = MemoryRuns;
 
 TEST_F(SgdMemory, BytesOfAParameter) {
   plan_only();
@@ -41,10 +30,104 @@ TEST_F(SgdMemory, ActivationsOfTheModel) {
 }
 
 TEST_F(SgdMemory, NegativeControl) {
-  auto wrong = report("01_sgd", "");
-  EXPECT_TRUE(as_predicted(wrong));
-  wrong["memory"][0]["Workspace"]["measured"] = measured(wrong, Mem::Workspace) + 1;
+  const auto right = report("01_sgd", "");
+  EXPECT_TRUE(as_predicted(right));
+  auto wrong = right, lost = right, other = right;
+  wrong["memory"][0]["Workspace"]["measured"] = measured(right, Mem::Workspace) + 1;
   EXPECT_FALSE(as_predicted(wrong));
+  lost["memory"][0]["Workspace"]["predicted"] = nullptr;
+  EXPECT_FALSE(as_predicted(lost));
+  other["extra"]["ranks"] = {{{"sent", {{"predicted", 1}, {"measured", 2}}}}};
+  EXPECT_FALSE(as_predicted(other));
+}
+
+// 02: what each optimizer keeps for a parameter.
+
+class OptimizerMemory : public MemoryRuns {
+ protected:
+  int64_t optim(const std::string& name, const std::string& flags = "") const {
+    return measured(report("02_adamw", "--optimizer " + name + flags), Mem::Optim);
+  }
+};
+
+TEST_F(OptimizerMemory, BytesOfAParameter) {
+  const int64_t L = 8, C = kChannels, T = 16, V = 256;
+  const int64_t P = parameters(L);
+  EXPECT_EQ(optim("sgd"), 0);
+  EXPECT_EQ(optim("sgd --momentum 0.9"), 4 * P);
+  EXPECT_EQ(optim("adam"), 8 * P);
+  EXPECT_EQ(optim("adamw"), 8 * P);
+  EXPECT_EQ(optim("lion"), 4 * P);
+  EXPECT_EQ(optim("adamw8bit"), 2 * P + 2 * 4 * P / 64);  // two scales for 64 of them
+
+  // Rows and columns of each matrix, and every vector whole.
+  const int64_t matrices = (3 * C + C) + (C + C) + (4 * C + C) + (C + 4 * C), vectors = 13 * C;
+  const int64_t ends = 2 * (V + C) + (T + C) + 2 * C;
+  EXPECT_EQ(optim("adafactor"), 4 * (L * (matrices + vectors) + ends));
+  EXPECT_LT(optim("adafactor"), P / 5);  // less, the wider the matrices
+}
+
+// 04: what accumulation saves and what it costs.
+
+class ClippingMemory : public MemoryRuns {
+ protected:
+  nlohmann::json run8(const std::string& flags) const {
+    return report("04_clipping", "--batch 8 --threads 1 " + flags);
+  }
+};
+
+TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
+  plan_only();
+  const auto whole = run8(""), tree = run8("--micro-batch 1"),
+             running = run8("--micro-batch 1 --accumulate running");
+  const int64_t P = whole["model"]["parameters"];
+  const int64_t batch = 8 * 16 * 8 + 8 * 4;  // tokens, targets and losses of all 8 stay
+  EXPECT_EQ(predicted(tree, Mem::Activation) - batch,
+            (predicted(whole, Mem::Activation) - batch) / 8);
+  EXPECT_EQ(predicted(tree, Mem::Grad), 4 * P);
+  EXPECT_EQ(predicted(tree, Mem::Workspace) - predicted(running, Mem::Workspace), 2 * 4 * P);
+  EXPECT_LT(predicted(running, Mem::Workspace), predicted(whole, Mem::Workspace));
+}
+
+// 05: bytes of a parameter and of an activation.
+
+class PrecisionBytes : public MemoryRuns {
+ protected:
+  nlohmann::json run(const std::string& flags) const {
+    return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);
+  }
+  // nano, a batch of 4. No tensor of it needs padding.
+  static constexpr int64_t L = 8, C = kChannels, NH = 8, T = 16, B = 4, Vp = 256;
+  static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
+
+  static int64_t of_weights(const nlohmann::json& report) {
+    return predicted(report, Mem::Param) + predicted(report, Mem::Master) +
+           predicted(report, Mem::Grad) + predicted(report, Mem::Optim);
+  }
+};
+
+TEST_F(PrecisionBytes, OfAParameter) {
+  plan_only();
+  const auto fp32 = run("fp32");
+  const int64_t P = fp32["model"]["parameters"];
+  EXPECT_EQ(of_weights(fp32), 16 * P);
+  EXPECT_EQ(predicted(fp32, Mem::Master), 0);
+  for (const char* name : {"bf16", "fp16"}) {
+    const auto narrow = run(name);
+    EXPECT_EQ(predicted(narrow, Mem::Param), 2 * P) << name;
+    EXPECT_EQ(predicted(narrow, Mem::Master), 4 * P) << name;
+    EXPECT_EQ(of_weights(narrow), 18 * P) << name;
+  }
+}
+
+TEST_F(PrecisionBytes, HalfTheActivationsButNotTheStatistics) {
+  plan_only();
+  const int64_t kept = B * T * (L * 16 * C + 2 * C + Vp), statistics = B * T * (L * (NH + 4) + 2);
+  const auto fp32 = run("fp32"), bf16 = run("bf16");
+  EXPECT_EQ(predicted(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(run("fp16"), Mem::Activation), predicted(bf16, Mem::Activation));
+  EXPECT_EQ(predicted(fp32, Mem::Workspace) - predicted(bf16, Mem::Workspace), 2 * B * T * 12 * C);
 }
 
 }  // namespace

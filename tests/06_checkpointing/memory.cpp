@@ -1,4 +1,4 @@
-// 06_checkpointing: bytes of every policy, and the products that it computes twice.
+// 06_checkpointing: bytes of every policy, and the products that it computes twice, written out.
 #include "tests/common/memory.h"
 
 #include "tests/common/programs.h"
@@ -6,45 +6,11 @@
 namespace ladder::test {
 namespace {
 
-class CheckpointMemory : public MemoryRuns {
+class Formulas : public MemoryRuns {
  protected:
   nlohmann::json run(const std::string& flags) const {
     return report("06_checkpointing", "--steps 1 --loss-scale 1024 " + flags);
   }
-};
-
-class Policies : public CheckpointMemory, public ::testing::WithParamInterface<std::string> {
- protected:
-  static bool three(const std::string& flags) {
-    return flags.find("--layers 3") != std::string::npos;
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Memory, Policies,
-                         ::testing::Values("none", "every:2", "every:3", "sqrt", "full",
-                                           "selective", "selective:attention", "selective:mlp"),
-                         [](const auto& policy) {
-                           std::string name = policy.param;
-                           std::replace(name.begin(), name.end(), ':', '_');
-                           return name;
-                         });
-
-TEST_P(Policies, BytesAndFlopsAreAsPredicted) {
-  for (const std::string flags :
-       {"--precision fp32", "--precision bf16 --layers 5", "--precision fp16 --layers 7",
-        "--precision bf16 --layers 3 --batch 8 --micro-batch 2",
-        "--micro-batch 1 --optimizer adamw8bit", "--layers 3 --backend ref --seq-len 5",
-        "--layers 3 --channels 24 --heads 3 --threads 2 --sample 3 --eval-every 1"}) {
-    const auto got = run(flags + " --recompute " + GetParam());
-    EXPECT_TRUE(as_predicted(got)) << flags;
-    const auto& twice = got["extra"]["recompute"]["flops_twice"];
-    EXPECT_EQ(twice["predicted"], twice["measured"]) << flags;
-    const bool one_run = GetParam() == "none" || (GetParam() == "every:3" && three(flags));
-    EXPECT_EQ(twice["measured"] > 0, !one_run && GetParam() != "selective:mlp") << flags;
-  }
-}
-
-class Formulas : public CheckpointMemory {
- protected:
   // nano, a batch of 4.
   static constexpr int64_t C = kChannels, NH = 8, HS = C / NH, T = 16, B = 4, Vp = 256;
 
@@ -103,13 +69,6 @@ TEST_F(Formulas, OnlyActivationsChange) {
   }
 }
 
-TEST_F(Formulas, NoneIsChapter05) {
-  for (const std::string flags : {"", "--precision bf16 --micro-batch 2"})
-    EXPECT_EQ(report("06_checkpointing", flags)["memory"],
-              report("05_mixed_precision", flags)["memory"])
-        << flags;
-}
-
 // Products of a step without recomputation: of each block forward, and backward twice as much in
 // the linear layers; of the head three times 2 B T C Vp. Recomputing k blocks adds k times the
 // forward of one: for `full` (L - 1) / L of a third of all blocks' linear layers, and a little
@@ -129,7 +88,8 @@ TEST_F(Formulas, Flops) {
     EXPECT_EQ(flops("selective:mlp", L), none);
   }
   // Runs of 3 in 8 blocks: two of them are computed again.
-  EXPECT_EQ(flops("every:3", 8)["flops_twice"]["measured"], 6 * (kLinear + kAttention));
+  for (const char* policy : {"every:3", "sqrt"})
+    EXPECT_EQ(flops(policy, 8)["flops_twice"]["measured"], 6 * (kLinear + kAttention)) << policy;
 }
 
 TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {

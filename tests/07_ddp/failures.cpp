@@ -1,25 +1,41 @@
-// A rank that fails is named, and ends the others. Ranks that a signal stops have all done the same
-// steps.
+// A rank that fails is named, and ends the others; so is a stage, and a rank of a mesh. Ranks that
+// a signal stops have all done the same steps. And what chapters 07 to 10 refuse that is no flag.
 #include <algorithm>
 
+#include "chapters/12_pipeline_parallel/pipeline.h"
 #include "tests/common/ranks.h"
+#include "tests/common/refusal.h"
 
 namespace ladder::test {
 namespace {
 
-class RanksFail : public Programs, public ::testing::WithParamInterface<DataParallel> {
+/// Runs of which one rank fails in an operation: its chapter and flags, and --fault.
+class Failing : public Programs {
  protected:
-  const std::string flags = "--ranks 4 --batch 8 --layers 4";
+  void expect_to_end(const std::string& chapter, const std::string& flags,
+                     const std::string& operation) const {
+    train(chapter, flags);  // without the fault it does not fail
+    const Ended ended = run(chapter, small_run(flags + " --fault fail:" + operation));
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_TRUE(ended.err.starts_with("error: rank ")) << ended.err;
+    EXPECT_NE(ended.err.find(": --fault: this rank fails in "), std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+  }
 };
+
+class RanksFail : public Failing, public ::testing::WithParamInterface<DataParallel> {};
 INSTANTIATE_TEST_SUITE_P(DataParallel, RanksFail, ::testing::ValuesIn(data_parallel()), row_name);
 
 TEST_P(RanksFail, AndTheRunEnds) {
-  const Ended ended =
-      run(GetParam().chapter, small_run(flags + " --fault fail:" + GetParam().sums));
-  EXPECT_EQ(ended.status, 2) << ended.err;
-  EXPECT_TRUE(ended.err.starts_with("error: rank ")) << ended.err;
-  EXPECT_NE(ended.err.find(": --fault: this rank fails in "), std::string::npos) << ended.err;
-  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+  expect_to_end(GetParam().chapter, "--ranks 4 --batch 8 --layers 4", GetParam().sums);
+}
+
+TEST_F(Failing, StagesAndRanksOfAMesh) {
+  for (const std::string schedule : kNames<PipelineKind>)
+    expect_to_end("12_pipeline_parallel", "--pp 4 --batch 8 --micro-batch 2 --pipeline " + schedule,
+                  "recv:1");
+  expect_to_end("13_3d_parallel", "--tp 2 --dp 2 --pp 2 --batch 8 --micro-batch 1 --bucket-mb 0",
+                "recv:1");
 }
 
 // The checkpoint and the trace are of the same step on all of them, or the run could not go on.
@@ -53,8 +69,6 @@ TEST_P(RanksStop, NotTrainedIsTheStatusOfAll) {
   EXPECT_EQ(ended.err.find("error:"), ended.err.rfind("error:")) << "told once";
 }
 
-TEST_P(RanksFail, NegativeControlWithoutAFaultItDoesNot) { train(GetParam().chapter, flags); }
-
 // A sanitizer takes more addresses than the limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_P(RanksFail, ToStart) {
@@ -67,6 +81,32 @@ TEST_P(RanksFail, ToStart) {
   EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
 }
 #endif
+
+std::vector<std::string> chapters() {
+  std::vector<std::string> all;
+  for (const DataParallel& row : data_parallel()) all.push_back(row.chapter);
+  return all;
+}
+
+class BadRanks : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadRanks, ::testing::ValuesIn(chapters()), chapter_name);
+
+TEST_P(BadRanks, APlanOverTheLimitIsPrintedOnce) {
+  const Ended ended = run(GetParam(), small_run("--ranks 4 --batch 8 --memory-limit 1MB"));
+  EXPECT_EQ(ended.status, 2);
+  const size_t first = ended.out.find("predicted");
+  EXPECT_NE(first, std::string::npos) << ended.out;
+  EXPECT_EQ(ended.out.find("predicted", first + 1), std::string::npos) << ended.out;
+}
+
+TEST_P(BadRanks, CheckpointsThatAreDamaged) {
+  const std::string small = "--layers 1 --channels 16 --heads 2 --ranks 2 ";
+  train(GetParam(), small + "--steps 1 --save good");
+  std::string bytes = read("good/current/optimizer.safetensors");
+  bytes.at(bytes.size() - 100) ^= 1;
+  write("good/current/optimizer.safetensors", bytes);
+  expect_refused(BadInput{small + "--load good", "optimizer.safetensors: damaged"});
+}
 
 }  // namespace
 }  // namespace ladder::test

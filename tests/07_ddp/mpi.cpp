@@ -1,4 +1,4 @@
-// 07 to 10 with processes as ranks, under mpirun.
+// Processes as ranks, under mpirun: 07 to 10, and what later chapters refuse and count.
 #include "tests/common/memory.h"
 #include "tests/common/ranks.h"
 
@@ -25,6 +25,14 @@ TEST_P(MpiBits, AreThoseOfOneRank) {
     EXPECT_TRUE(same_trace(one, started(cut, "--clip 1"))) << cut.ranks << " ranks";
 }
 
+/// What processes count is as predicted, and what threads count.
+void count_alike(nlohmann::json threads, nlohmann::json processes) {
+  EXPECT_TRUE(as_predicted(processes));
+  EXPECT_EQ(processes["layout"]["comm"], "mpi");
+  for (const char* part : {"memory", "comm", "model"}) EXPECT_EQ(processes[part], threads[part]);
+  EXPECT_EQ(processes["extra"]["traffic"], threads["extra"]["traffic"]);
+}
+
 class MpiRanks : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
  protected:
   const std::string chapter = GetParam().chapter;
@@ -39,12 +47,7 @@ TEST_P(MpiRanks, NegativeControlALostMessageIsSeen) {
 
 TEST_P(MpiRanks, CountWhatThreadsCount) {
   const std::string flags = "--layers 2 --batch 8 --micro-batch 1 --precision bf16 --steps 2";
-  auto threads = report(chapter, flags + " --ranks 4"),
-       processes = report(under_mpirun(chapter, 4), flags);
-  EXPECT_TRUE(as_predicted(processes));
-  EXPECT_EQ(processes["layout"]["comm"], "mpi");
-  for (const char* part : {"memory", "comm", "model"}) EXPECT_EQ(processes[part], threads[part]);
-  EXPECT_EQ(processes["extra"]["traffic"], threads["extra"]["traffic"]);
+  count_alike(report(chapter, flags + " --ranks 4"), report(under_mpirun(chapter, 4), flags));
 }
 
 TEST_P(MpiRanks, CheckpointsGoOnOnThreads) {
@@ -92,6 +95,50 @@ TEST_P(MpiRanks, OptionsAreRefusedOnce) {
     EXPECT_EQ(times(ended.err, "error: "), 1) << ended.err;
   }
   EXPECT_EQ(times(run(under_mpirun(chapter, 4), {"--help"}).out, "Usage:"), 1);
+}
+
+class MpiDegrees : public Programs {};
+
+TEST_F(MpiDegrees, CountWhatThreadsCount) {
+  const std::string flags = "--layers 4 --batch 8 --micro-batch 1 --precision bf16 ";
+  const std::string mesh = flags + "--tp 2 --pp 2 ";
+  count_alike(report("13_3d_parallel", mesh + "--dp 2"),
+              report(under_mpirun("13_3d_parallel", 8), mesh));
+  const std::string stages = flags + "--clip 1 --pipeline zb-h1 --steps 2";
+  auto threads = report("12_pipeline_parallel", stages + " --pp 4"),
+       processes = report(under_mpirun("12_pipeline_parallel", 4), stages);
+  count_alike(threads, processes);
+  EXPECT_EQ(processes["extra"]["pipeline"]["in_flight"], threads["extra"]["pipeline"]["in_flight"]);
+}
+
+TEST_F(MpiDegrees, APlanIsPrintedOnce) {
+  const std::vector<std::string> flags = words("--plan-only --model nano --tp 2");
+  const std::string alone = run("13_3d_parallel", flags).out;
+  EXPECT_TRUE(alone.starts_with("mesh ")) << alone;
+  EXPECT_EQ(run(under_mpirun("13_3d_parallel", 2), flags).out, alone);
+}
+
+// The user gave no --ranks.
+TEST_F(MpiDegrees, ThatDoNotSuitTheProcessesAreRefused) {
+  const std::string llama = "--model llama-nano --seq-len 512 --micro-batch 1 ";
+  for (const auto& [of, processes, flags, says] :
+       std::vector<std::tuple<std::string, int, std::string, std::string>>{
+           {"11_tensor_parallel", 4, "--tp 2",
+            "--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"},
+           {"12_pipeline_parallel", 4, "--pp 2",
+            "--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"},
+           {"13_3d_parallel", 4, "--batch 8 --micro-batch 1 --tp 2 --dp 2 --pp 2",
+            "--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4"},
+           {"13_3d_parallel", 4, "--batch 8 --micro-batch 1 --ranks 2",
+            "--ranks 2, but mpirun has started 4; legal: 4, or no --ranks"},
+           {"20_context_parallel", 2, llama + "--cp 4",
+            "--cp 4 with 2 ranks; legal are multiples of 4 ranks, or --cp 1, 2"},
+           {"22_expert_parallel", 2, "--model moe-nano --ep 4",
+            "--ep 4 with 2 ranks; legal are multiples of 4 ranks, or --ep 1, 2"}}) {
+    const Ended ended = run(under_mpirun(of, processes), small_run(flags));
+    EXPECT_EQ(ended.status, 2) << of << flags;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+  }
 }
 
 }  // namespace

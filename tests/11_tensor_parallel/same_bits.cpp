@@ -1,5 +1,5 @@
-// 11_tensor_parallel: checkpoints, samples, and what its sums are needed for. Layouts that have the
-// bits of 06: equal_runs.txt.
+// 11_tensor_parallel: what its sums are needed for, and 16 bits. Layouts that have the bits of 06:
+// equal_runs.txt.
 #include <tuple>
 
 #include <fmt/format.h>
@@ -25,45 +25,6 @@ TEST_F(TensorParallelMore, NarrowPrecisionsStayClose) {
     for (size_t i = 0; i < a.steps.size(); ++i)
       EXPECT_NEAR(std::stod(a.steps[i].loss), std::stod(b.steps[i].loss), 0.02) << flags;
   }
-}
-
-TEST_F(TensorParallelMore, CheckpointsGoFromDegreeToDegree) {
-  const std::string flags = "--clip 1 --batch 4 ";
-  const Trace whole = one(flags);
-  const Trace first = trace("11_tensor_parallel", flags + "--tp 4 --save four", {0, kHalf});
-  EXPECT_TRUE(same_trace(first, trace("06_checkpointing", flags + "--save one", {0, kHalf})));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("four" + file), read("one" + file)) << file;
-  for (const std::string tp : {"1", "2", "8", "8 --sequence-parallel"})
-    EXPECT_TRUE(
-        same_trace(whole, joined(first, trace("11_tensor_parallel",
-                                              flags + "--load four --tp " + tp, {kHalf, kSteps}))))
-        << tp;
-}
-
-TEST_F(TensorParallelMore, CheckpointsDoNotKnowWhoHasWhichTokens) {
-  const std::string flags = "--clip 1 --batch 4 --tp 4 ";
-  const Trace a = trace("11_tensor_parallel", flags + "--save plain", {0, kHalf});
-  const Trace b =
-      trace("11_tensor_parallel", flags + "--sequence-parallel --save shared", {0, kHalf});
-  EXPECT_TRUE(same_trace(a, b));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("plain" + file), read("shared" + file)) << file;
-  EXPECT_TRUE(
-      same_trace(one("--clip 1 --batch 4"),
-                 joined(b, trace("11_tensor_parallel", flags + "--load shared", {kHalf, kSteps}))));
-}
-
-TEST_F(TensorParallelMore, SamplesTheSameText) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out = train(chapter, "--layers 2 --sample 40 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 40U);
-  EXPECT_EQ(text("11_tensor_parallel", "--tp 4"), alone);
-  EXPECT_EQ(text("11_tensor_parallel", "--tp 4 --sequence-parallel"), alone);
 }
 
 // Each sum of the first step, left out: the embedding, g of attention and of the MLP twice, of the

@@ -1,6 +1,8 @@
-// Every legal pipeline of a grid of stages, chunks and micro-batches.
+// Every legal pipeline of a grid of stages, chunks and micro-batches, and what a mutant of chapters
+// 12 and 13 does to the schedule of its first stage.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
@@ -19,6 +21,17 @@ void for_all_pipelines(F&& f) {
           if (interleaved ? m % p != 0 : v > 2) continue;
           f(make_pipeline(kind, p, v, m));
         }
+}
+
+/// Leaves the last weight gradient of a list out. check() refuses such a list.
+inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
+  const auto has = [](const Action& a) { return ends_flight(a.what); };
+  const auto last = std::find_if(list.rbegin(), list.rend(), has);
+  CHECK(last != list.rend(), "a list without weight gradients");
+  if (last->what == Do::Backward)
+    last->what = Do::BackwardInput;
+  else
+    list.erase(std::next(last).base());
 }
 
 /// "1f1b, p 4, v 1, m 8"

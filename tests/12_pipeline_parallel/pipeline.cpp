@@ -1,6 +1,14 @@
-// The lists of small pipelines, written out by hand after the figures of the papers.
+// The lists of small pipelines, written out by hand after the figures of the papers; and slots: no
+// two micro-batches that are in flight together share one, and no slot is spare.
 #include "chapters/12_pipeline_parallel/pipeline.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/stage.h"
 #include "tests/12_pipeline_parallel/all_pipelines.h"
 #include "tests/common/run_files.h"
 
@@ -101,6 +109,28 @@ TEST(Pipeline, RefusesWhatCannotBe) {
                     "legal are 4, 8, 12, ... micro-batches");
   EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 4, 2, 2),
                     "legal are 4, 8, 12, ... micro-batches");
+}
+
+TEST(PipelineSlots, AreOfOneMicroBatchAtATimeAndAsManyAsInFlight) {
+  for_all_pipelines([](const Pipeline& pipeline) {
+    for (int64_t s = 0; s < pipeline.stages; ++s) {
+      const std::vector<Action>& list = pipeline.lists[s];
+      const Slots slots = slots_of(list, pipeline.chunks, pipeline.micros);
+      std::map<size_t, std::pair<int64_t, int64_t>> in_use;
+      size_t most = 0;
+      for (const Action& a : list) {
+        const size_t slot = slots[a.chunk][a.micro];
+        if (a.what == Do::Forward) {
+          EXPECT_TRUE(in_use.emplace(slot, std::pair{a.chunk, a.micro}).second) << title(pipeline);
+          most = std::max(most, slot + 1);
+        }
+        if (ends_flight(a.what)) {
+          EXPECT_EQ(in_use.erase(slot), 1U) << title(pipeline);
+        }
+      }
+      EXPECT_EQ(most, most_in_flight(pipeline.lists[s])) << title(pipeline) << ", stage " << s;
+    }
+  });
 }
 
 }  // namespace

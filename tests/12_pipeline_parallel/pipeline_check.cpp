@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/12_pipeline_parallel/all_pipelines.h"
-#include "tests/12_pipeline_parallel/leave_out.h"
 
 namespace ladder::test {
 namespace {

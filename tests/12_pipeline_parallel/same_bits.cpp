@@ -47,42 +47,82 @@ TEST_P(PipelineBits, WhateverIsComputedAgain) {
     }
 }
 
-/// Of four layers: two stages with two parts, and four.
-class PipelineMore : public SameTrace {
+// Negative controls: a message that is lost, spoilt or mixed up on its way from stage to stage must
+// be seen, and so must a weight gradient that a stage leaves out.
+
+class PipelineControls : public SameTrace {
  protected:
-  Trace one(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace("06_checkpointing", "--layers 4 " + flags, range);
+  Trace one() const { return trace("06_checkpointing", common); }
+  Trace stages(const std::string& flags) const {
+    return trace("12_pipeline_parallel", common + "--micro-batch 2 " + flags);
   }
-  Trace stages(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace("12_pipeline_parallel", "--layers 4 " + flags, range);
-  }
+  const std::string common = "--layers 4 --batch 8 ";
 };
 
-TEST_F(PipelineMore, CheckpointsGoFromPipelineToPipeline) {
-  const std::string flags = "--clip 1 --batch 8 --micro-batch 2 ";
-  const Trace whole = one(flags);
-  const Trace first = stages(flags + "--pp 2 --pipeline interleaved --save two", {0, kHalf});
-  EXPECT_TRUE(same_trace(first, one(flags + "--save one", {0, kHalf})));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("two" + file), read("one" + file)) << file;
-  const auto rest = [&](const std::string& ours) {
-    return joined(first, stages(flags + "--load " + ours, {kHalf, kSteps}));
-  };
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load two", {kHalf, kSteps}))));
-  for (const std::string ours : {"one --pp 4 --pipeline zb-h1", "two --pp 1", "two --pp 4"})
-    EXPECT_TRUE(same_trace(whole, rest(ours))) << ours;
+// On two stages a step has 4 activations, which stage 1 receives, and 4 gradients, which stage 0
+// does. The loss of step 0 knows activations alone.
+TEST_F(PipelineControls, ALostActivationIsSeen) {
+  const Trace alone = one();
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const Trace lost = stages("--pp 2 --fault skip:recv:3 --pipeline " + schedule);
+    EXPECT_NE(lost.steps.at(0).loss, alone.steps.at(0).loss) << schedule;
+    EXPECT_NE(lost.steps.back().param_hash, alone.steps.back().param_hash) << schedule;
+  }
+  const Trace lost = stages("--pp 2 --fault skip:recv:9 --pipeline interleaved");
+  EXPECT_NE(lost.steps.back().param_hash, alone.steps.back().param_hash);
 }
 
-TEST_F(PipelineMore, SamplesTheSameText) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out = train(chapter, "--layers 4 --sample 40 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 40U);
-  EXPECT_EQ(text("12_pipeline_parallel", "--pp 4 --micro-batch 1"), alone);
-  EXPECT_EQ(text("12_pipeline_parallel", "--pp 2 --micro-batch 1 --pipeline interleaved"), alone);
+// The two sequences of a micro-batch change places: the same numbers in the wrong order.
+TEST_F(PipelineControls, MixedUpActivationsAreSeen) {
+  const Trace alone = one();
+  for (const char* schedule : kNames<PipelineKind>) {
+    const Trace mixed = stages(std::string("--pp 2 --fault swap:recv:1 --pipeline ") + schedule);
+    EXPECT_TRUE(different_trace(alone, mixed)) << schedule;
+    // Interleaved, they come by again on stage 0 and change back: only gradients do not fit.
+    const bool twice = schedule == std::string("interleaved");
+    EXPECT_EQ(mixed.steps.at(0).loss == alone.steps.at(0).loss, twice) << schedule;
+  }
+}
+
+// The last bit of one number, on stage 0: a gradient.
+TEST_F(PipelineControls, OneBitOfAGradientIsSeen) {
+  const Trace alone = one();
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const Trace spoilt = stages("--pp 4 --fault corrupt:recv:2 --pipeline " + schedule);
+    EXPECT_EQ(spoilt.steps.at(0).loss, alone.steps.at(0).loss) << schedule;
+    EXPECT_NE(spoilt.steps.at(0).grad_norm, alone.steps.at(0).grad_norm) << schedule;
+  }
+}
+
+// No message is lost here, and no activation: the gradient of a stage lacks its last micro-batch,
+// and what waited to be joined with it. CMakeLists.txt makes the mutant.
+TEST_F(PipelineControls, ASkippedWeightGradientIsSeen) {
+  const Trace alone = one();
+  for (const char* schedule : kNames<PipelineKind>) {
+    const Trace without =
+        trace("12_mutant", common + "--micro-batch 2 --pp 2 --pipeline " + schedule);
+    EXPECT_EQ(without.steps.at(0).loss, alone.steps.at(0).loss) << schedule;
+    EXPECT_NE(without.steps.at(0).grad_norm, alone.steps.at(0).grad_norm) << schedule;
+    EXPECT_NE(without.steps.back().param_hash, alone.steps.back().param_hash) << schedule;
+  }
+}
+
+// Beside messages: the losses, which the last stage has, and the norm, of which each has a part.
+TEST_F(PipelineControls, WhatAllStagesShareIsNeeded) {
+  const Trace alone = one();
+  const Trace losses = stages("--pp 2 --fault skip:broadcast:0");
+  EXPECT_NE(losses.steps.at(0).loss, alone.steps.at(0).loss);
+  EXPECT_EQ(losses.steps.at(0).grad_norm, alone.steps.at(0).grad_norm);
+  const Trace norm = stages("--pp 2 --fault skip:all_reduce:0");
+  EXPECT_EQ(norm.steps.at(0).loss, alone.steps.at(0).loss);
+  EXPECT_NE(norm.steps.at(0).grad_norm, alone.steps.at(0).grad_norm);
+}
+
+// A fault that does not happen changes nothing: what is seen above is the fault.
+TEST_F(PipelineControls, AFaultThatNeverComesIsNotSeen) {
+  const Trace alone = one();
+  EXPECT_TRUE(same_trace(alone, stages("--pp 2 --fault skip:recv:100000")));
+  EXPECT_TRUE(same_trace(alone, stages("--pp 1 --fault swap:recv:0")));
 }
 
 }  // namespace

@@ -36,20 +36,6 @@ TEST_F(MeshWith, NarrowPrecisionWithTensorRanksStaysClose) {
   }
 }
 
-TEST_F(MeshWith, SamplesTheSameText) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out = train(chapter, "--layers 4 --sample 40 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 40U);
-  for (const std::string axes :
-       {"--tp 2 --dp 2 --pp 2", "--tp 4 --pp 2 --pipeline interleaved --micro-batch 1",
-        "--tp 2 --dp 2 --pp 2 --sequence-parallel"})
-    EXPECT_EQ(text("13_3d_parallel", axes), alone) << axes;
-}
-
 // A row of the timeline is found by its name.
 TEST_F(MeshWith, TimelineRowsAreNamedAfterTheirRanks) {
   train("13_3d_parallel",
@@ -61,17 +47,6 @@ TEST_F(MeshWith, TimelineRowsAreNamedAfterTheirRanks) {
   for (int rank = 0; rank < 8; ++rank)
     for (const char* whose : {"", ", beside"}) wanted.insert(fmt::format("rank {}{}", rank, whose));
   EXPECT_EQ(names, wanted);
-}
-
-// The losses of validation, which shares of the batch take in turn.
-TEST_F(MeshWith, ValidatesTheSame) {
-  const auto evals = [&](const std::string& chapter, const std::string& flags) {
-    return report(chapter, "--layers 4 --eval-every 1 " + flags)["evals"];
-  };
-  const auto alone = evals("06_checkpointing", "");
-  EXPECT_EQ(alone.size(), 2U);
-  for (const std::string axes : {"--tp 2 --dp 2 --pp 2", "--tp 1 --dp 4 --pp 2"})
-    EXPECT_EQ(evals("13_3d_parallel", axes), alone) << axes;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// 16_fp8: memory as its formulas say, bytes of a parameter and of an activation.
+// 14, 16 and 17: bytes of a parameter and of an activation.
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -10,28 +10,6 @@ class Fp8Memory : public MemoryRuns {
     return report("16_fp8", "--steps 1 --loss-scale 1024 --precision " + flags);
   }
 };
-
-TEST_F(Fp8Memory, IsAsPredicted) {
-  for (const std::string flags :
-       {"fp32", "bf16 --ranks 2", "fp8", "fp8 --micro-batch 2 --clip 1",
-        "fp8 --optimizer adamw8bit --threads 2",
-        "fp8 --batch 7 --micro-batch 1 --layers 3 --channels 24 --heads 3",
-        "fp8 --micro-batch 2 --accumulate running --eval-every 1 --sample 3",
-        "fp8 --backend ref --layers 1 --seq-len 5", "fp8 --ranks 4 --micro-batch 1",
-        "fp8 --ranks 8 --batch 16 --recompute selective"})
-    EXPECT_TRUE(as_predicted(run(flags))) << flags;
-}
-
-TEST_F(Fp8Memory, OfEveryPolicyIsAsPredicted) {
-  for (const std::string policy : {"none", "every:2", "every:3", "sqrt", "full", "selective",
-                                   "selective:attention", "selective:mlp"})
-    for (const std::string size : {"", "--layers 3 --batch 8 --micro-batch 2 "}) {
-      const auto got = run("fp8 " + size + "--recompute " + policy);
-      EXPECT_TRUE(as_predicted(got)) << policy << size;
-      const auto& twice = got["extra"]["recompute"]["flops_twice"];
-      EXPECT_EQ(twice["predicted"], twice["measured"]) << policy << size;
-    }
-}
 
 TEST_F(Fp8Memory, TrafficIsAsPredicted) {
   const auto traffic =
@@ -65,6 +43,37 @@ TEST_F(Fp8Bytes, OfActivations) {
   EXPECT_EQ(kept, B * T * (L * 7 * C - 2 * (L - 1) * 6 * C));
   EXPECT_EQ(room, B * T * 8 * C);
   EXPECT_EQ(kept + room, B * T * C * (20 - 5 * L));
+}
+
+// 14: what the norms of rows cost.
+
+using StabilityMemory = MemoryRuns;
+
+TEST_F(StabilityMemory, AgcKeepsTwoNormsARow) {
+  plan_only();
+  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
+  EXPECT_EQ(predicted(report("14_stability", "--agc 0.1"), Mem::Workspace) -
+                predicted(report("14_stability", ""), Mem::Workspace),
+            2 * 4 * kChannels * 12 * 8);
+}
+
+// 17: fewer logits, and the sums that the chunks take.
+
+using ChunkedHeadMemory = MemoryRuns;
+
+TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
+  plan_only();
+  constexpr int64_t T = 16, C = kChannels, Vp = 256;
+  const auto whole = report("17_head_chunks", "--steps 1 --batch 16");
+  for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
+    const auto got =
+        report("17_head_chunks", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
+    EXPECT_EQ(predicted(whole, Mem::Activation) - predicted(got, Mem::Activation),
+              4 * (16 - chunk) * T * Vp)
+        << chunk;
+    EXPECT_EQ(predicted(got, Mem::Workspace) - predicted(whole, Mem::Workspace), 4 * spare * Vp * C)
+        << chunk;
+  }
 }
 
 }  // namespace

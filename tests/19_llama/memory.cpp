@@ -1,8 +1,5 @@
 // Bytes, weights, keys and values and operations of each change, as the formulas say.
 #include "tests/common/memory.h"
-
-#include "tests/19_llama/changes.h"
-
 namespace ladder::test {
 namespace {
 
@@ -20,21 +17,6 @@ class BlockMemory : public MemoryRuns {
   }
 };
 
-TEST_F(BlockMemory, IsAsPredicted) {
-  for (const Change& change : kChanges)
-    for (const std::string more :
-         {"", "--micro-batch 2 --recompute selective", "--precision bf16 --recompute full",
-          "--tied-head --optimizer adafactor", "--hidden 100 --threads 2"}) {
-      const auto got = of(change.flags + more);
-      EXPECT_TRUE(as_predicted(got)) << change.flags << more;
-      for (const char* what : {"weights", "keys_and_values", "flops"}) {
-        const auto& pair = got["extra"]["block"][what];
-        EXPECT_EQ(pair["predicted"], pair["measured"]) << what << " of " << change.flags << more;
-        EXPECT_GT(pair["measured"], 0);
-      }
-    }
-}
-
 TEST_F(BlockMemory, WithoutAStepNothingIsComputed) {
   EXPECT_EQ(report(k19, "--steps 0")["extra"]["block"]["flops"]["predicted"], 0);
 }
@@ -42,6 +24,7 @@ TEST_F(BlockMemory, WithoutAStepNothingIsComputed) {
 // What the table in llama.h says, written out: weights, and numbers a token that a block keeps.
 TEST_F(BlockMemory, WeightsAndActivationsChangeAsTheTableSays) {
   const auto gpt2 = of("");
+  EXPECT_GT(counted(gpt2, "flops"), 0);
   EXPECT_EQ(counted(gpt2, "weights"), (2 * 256 + T) * C + L * (12 * C * C + 13 * C) + 2 * C);
   const int64_t spared = NH - 4, F = 4 * C;
   struct Less {

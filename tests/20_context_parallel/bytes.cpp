@@ -30,14 +30,6 @@ class ContextBytes : public MemoryRuns {
   static std::vector<int64_t> pairs(const nlohmann::json& got) {
     return got["extra"]["context"]["pairs"]["measured"];
   }
-  static void expect_counted(const nlohmann::json& got, const std::string& what) {
-    EXPECT_TRUE(as_predicted(got)) << what;
-    const auto& extra = got["extra"];
-    std::vector<nlohmann::json> counts = {extra["traffic"], extra["recompute"]["flops_twice"]};
-    if (extra.contains("context"))
-      counts.insert(counts.end(), {extra["context"]["sent"], extra["context"]["pairs"]});
-    for (const auto& count : counts) EXPECT_EQ(count["predicted"], count["measured"]) << what;
-  }
 };
 
 TEST_F(ContextBytes, AsPredicted) {
@@ -50,12 +42,12 @@ TEST_F(ContextBytes, AsPredicted) {
                                   {8, "--context ulysses --precision bf16"},
                                   {8, "--context ring"},
                                   {4, "--context ring --order contiguous"}})
-    expect_counted(run(cp, flags), fmt::format("{} {}", cp, flags));
+    EXPECT_TRUE(as_predicted(run(cp, flags))) << cp << " " << flags;
   const std::string llama =
       "--model llama-nano --layers 2 --channels 64 --seq-len 512 --batch 2 --micro-batch 1 "
       "--steps 1 --precision bf16 ";
   for (const std::string ours : {"--cp 4 --context ulysses", "--cp 8 --context ring"})
-    expect_counted(report("20_context_parallel", llama + ours), ours);
+    EXPECT_TRUE(as_predicted(report("20_context_parallel", llama + ours))) << ours;
 }
 
 // What chapter 06 keeps of a token, of T / cp tokens; and beside it tokens and targets of all

@@ -1,11 +1,34 @@
-// 20_context_parallel: ranks that share each sequence have the bits of 06 on one rank.
+// 20_context_parallel: ranks that share each sequence have the bits of 06 on one rank, and what
+// goes wrong on purpose is seen. Models have 512 tokens, which 8 ranks can share.
+#include <string>
 #include <vector>
 
-#include "tests/20_context_parallel/context_runs.h"
 #include "tests/common/pairwise.h"
+#include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
+
+constexpr Range kShort = {0, 2};
+
+/// GPT-2's block, and LLaMA's with 8 heads in 4 groups.
+const std::string kGpt =
+    "--model gpt2-124m --vocab 256 --layers 2 --channels 32 --heads 8 --seq-len 512 ";
+const std::string kLlama = "--model llama-nano --layers 2 --channels 32 --seq-len 512 ";
+
+/// A SameTrace whose text is long enough to hold out a sequence of 512.
+class ContextRuns : public SameTrace {
+ protected:
+  ContextRuns() { write("text.txt", read("text.txt") + read("text.txt").substr(0, 2000)); }
+
+  /// Chapter 06 on one rank.
+  Trace one(const std::string& flags, Range range = kShort) const {
+    return trace("06_checkpointing", flags + " --clip 1", range);
+  }
+  Trace shared(const std::string& flags, Range range = kShort) const {
+    return trace("20_context_parallel", flags + " --clip 1 --micro-batch 1", range);
+  }
+};
 
 class ContextBits : public ContextRuns, public ::testing::WithParamInterface<Exact> {};
 INSTANTIATE_TEST_SUITE_P(Context, ContextBits,
@@ -32,43 +55,94 @@ TEST_P(ContextBits, EachPairOfValues) {
   }
 }
 
-// Validation, and text.
-TEST_F(ContextRuns, ValidatesAndSamplesTheSame) {
-  const auto text = [&](const std::string& chapter, const std::string& flags) {
-    const std::string out =
-        train(chapter, kGpt + "--batch 2 --steps 1 --micro-batch 1 --sample 12 " + flags).out;
-    const size_t begin = out.find("---- sample");
-    return begin == std::string::npos ? chapter : out.substr(begin);
-  };
-  const auto evals = [&](const std::string& chapter, const std::string& flags) {
-    return report(chapter, kGpt + "--batch 2 --steps 2 --micro-batch 1 --eval-every 1 " + flags)
-        .at("evals");
-  };
-  const std::string alone = text("06_checkpointing", "");
-  EXPECT_GT(alone.size(), 12U);
-  const auto losses = evals("06_checkpointing", "");
-  EXPECT_EQ(losses.size(), 1U);
-  for (const std::string way : {"gather --ranks 4 --cp 2", "ulysses --cp 4", "ring --cp 8"}) {
-    EXPECT_EQ(text("20_context_parallel", "--context " + way), alone) << way;
-    EXPECT_EQ(evals("20_context_parallel", "--context " + way), losses) << way;
+// Negative controls: what goes wrong on purpose must be seen.
+
+class ContextControls : public ContextRuns {
+ protected:
+  const std::string flags = kGpt + "--batch 2 ";
+  const Trace alone = one(flags);
+
+  Trace with(const std::string& ours, const std::string& fault) const {
+    return shared(flags + ours + " --fault " + fault);
   }
+  /// All steps were taken, and other weights came of it. (What is lost into fresh memory is NaN.)
+  bool is_seen(const std::string& ours, const std::string& fault) const {
+    const Trace faulty = with(ours, fault);
+    return faulty.steps.size() == alone.steps.size() &&
+           faulty.steps.back().param_hash != alone.steps.back().param_hash;
+  }
+};
+
+// Of two layers, cp 4: forward passes keys on 3 times a layer, backward 3 times with as many
+// gradients in between. Each message lost is a chunk of keys left out, or one that is there twice
+// (the one before stays in its place); with its halves swapped early keys are taken for late ones.
+TEST_F(ContextControls, EveryMessageOfTheRing) {
+  const std::string ring = "--cp 4 --context ring";
+  for (int nth = 0; nth < 2 * 3 + 2 * 6; ++nth)
+    EXPECT_TRUE(is_seen(ring, fmt::format("skip:recv:{}", nth))) << nth;
+  for (const std::string fault : {"swap:recv:0", "swap:recv:7", "swap:recv:8"})
+    EXPECT_TRUE(is_seen(ring, fault)) << fault;
 }
 
-// Ranks hold chunks of everything, and which tokens they have is no matter of what is saved.
-TEST_F(ContextRuns, CheckpointsGoFromLayoutToLayout) {
-  const std::string flags = kGpt + "--batch 2 ";
-  const Trace whole = one(flags);
-  const Trace first = shared(flags + "--cp 4 --context ring --save four", {0, 1});
-  const Trace alone = one(flags + "--save one", {0, 1});
-  EXPECT_TRUE(same_trace(first, alone));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("four" + file), read("one" + file)) << file;
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load four", {1, 2}))));
-  EXPECT_TRUE(same_trace(
-      whole, joined(first, trace("09_zero2", flags + "--clip 1 --ranks 2 --load four", {1, 2}))));
-  for (const std::string ours : {"--cp 8 --context gather", "--cp 2 --ranks 4 --context ulysses"})
-    EXPECT_TRUE(same_trace(whole, joined(alone, shared(flags + "--load one " + ours, {1, 2}))))
-        << ours;
+// Both halves of keys forward, the same and both halves of gradients backward.
+TEST_F(ContextControls, EverySumAndGatherOfKeys) {
+  const std::string gather = "--cp 4 --context gather";
+  for (const std::string fault :
+       {"skip:all_gather:0", "swap:all_gather:0", "skip:all_gather:1", "skip:all_gather:3",
+        "skip:reduce_scatter:0", "twice:reduce_scatter:0", "skip:reduce_scatter:1"})
+    EXPECT_TRUE(is_seen(gather, fault)) << fault;
+}
+
+// Forward one there and one back; backward three there and one back.
+TEST_F(ContextControls, EveryExchangeOfTokensForHeads) {
+  const std::string ulysses = "--cp 4 --context ulysses";
+  for (int nth = 0; nth < 2 * 2 + 2 * 4; ++nth)
+    EXPECT_TRUE(is_seen(ulysses, fmt::format("skip:all_to_all:{}", nth))) << nth;
+  EXPECT_TRUE(is_seen(ulysses, "swap:all_to_all:2"));
+}
+
+// Each rank must count the targets of all: with its own alone each target weighs cp times as much,
+// and loss and gradient are cp times what they should be, to the bit, as cp is a power of two.
+// Counted twice, targets make every gradient smaller.
+TEST_F(ContextControls, TargetsCountOnce) {
+  const auto first = [](const Trace& trace) { return trace.steps.front(); };
+  const auto number = [](const std::string& text) { return std::stod(text); };
+  const std::string gather = "--cp 2 --context gather";
+  const Trace own = with(gather, "skip:all_reduce:0"), twice = with(gather, "twice:all_reduce:0");
+  ASSERT_TRUE(is_whole(own));
+  ASSERT_TRUE(is_whole(twice));
+  EXPECT_EQ(number(first(own).loss), 2 * number(first(alone).loss));
+  EXPECT_EQ(number(first(own).grad_norm), 2 * number(first(alone).grad_norm));
+  EXPECT_EQ(number(first(twice).grad_norm), number(first(alone).grad_norm) / 2);
+}
+
+// What no message can show (planted.cpp). The loss of the first step looks as it should, so only a
+// comparison of bits can tell.
+TEST_F(ContextControls, WhatARankDoesWithItsOwnTokens) {
+  const auto planted = [&](const std::string& mistake, const std::string& model) {
+    return trace(Program("20_context_parallel", {LADDER_PLANTED, mistake}),
+                 model + "--batch 2 --cp 2 --clip 1 --micro-batch 1", kShort);
+  };
+  for (const std::string& model : {kGpt, kLlama}) {
+    const Trace sound = one(model + "--batch 2");
+    EXPECT_TRUE(same_trace(sound, planted("none", model))) << model;
+    for (const std::string mistake : {"positions", "targets"}) {
+      const Trace wrong = planted(mistake, model);
+      EXPECT_TRUE(different_trace(sound, wrong)) << model << mistake;
+      EXPECT_NEAR(std::stod(wrong.steps[0].loss), std::stod(sound.steps[0].loss), 0.01) << model;
+    }
+  }
+  // The weights of this one are right, but not what is said of the loss.
+  const Trace times_cp = planted("loss", kGpt);
+  EXPECT_EQ(times_cp.steps.back().param_hash, alone.steps.back().param_hash);
+  EXPECT_EQ(std::stod(times_cp.steps[0].loss), 2 * std::stod(alone.steps[0].loss));
+}
+
+// Sums over tokens have other leaves there. Attention has not: the first loss is the same.
+TEST_F(ContextControls, ContiguousOrderHasOtherBits) {
+  const Trace contiguous = shared(flags + "--cp 4 --context ring --order contiguous");
+  EXPECT_TRUE(different_trace(alone, contiguous));
+  EXPECT_EQ(contiguous.steps.front().lr, alone.steps.front().lr);
 }
 
 }  // namespace

@@ -1,11 +1,41 @@
-// 22_expert_parallel: ranks that share experts have the bits of 21 on one rank.
+// 22_expert_parallel: ranks that share experts have the bits of 21 on one rank. Models have
+// two blocks with 8 experts, routed in each way.
+#include <string>
 #include <vector>
 
-#include "tests/22_expert_parallel/expert_runs.h"
 #include "tests/common/pairwise.h"
+#include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
+
+const std::string k21 = "21_moe", k22 = "22_expert_parallel";
+
+/// Tokens take 1, 2, 3 and 4 experts; from 3 on it matters in which order these are added.
+const std::string kRoutings[] = {
+    "--experts-per-token 1 --no-renormalize", "--balance-loss 0.5",
+    "--experts-per-token 3 --z-loss 0.1 --shared-experts 1",
+    "--experts-per-token 4 --router sigmoid --bias-rate 0.05",
+    "--experts-per-token 3 --capacity 0.7 --balance-loss 0.5 --bias-rate 0.05"};
+/// The last of them: with every way of balance, and tokens that are dropped.
+const std::string kDropping = kRoutings[4];
+
+class ExpertRuns : public SameTraceSmall {
+ protected:
+  static constexpr Range kShort = {0, 2};
+
+  /// Chapter 21 on one rank.
+  Trace one(const std::string& flags, Range range = kShort) const {
+    return trace(k21, of_model(flags), range);
+  }
+  Trace shared(const std::string& flags, Range range = kShort) const {
+    return trace(k22, of_model(flags), range);
+  }
+  static std::string of_model(const std::string& flags) {
+    const bool given = flags.find("--model") != std::string::npos;
+    return (given ? "" : "--model moe-nano ") + ("--batch 16 --clip 1 " + flags);
+  }
+};
 
 // Ranks that share experts, their copies, micro-batches, how tokens are routed, what is computed
 // again, and when gradients travel: each pair of their values.
@@ -75,21 +105,6 @@ TEST_F(ExpertRuns, WithoutExpertsItIsChapter09) {
   EXPECT_TRUE(same_trace(trace("09_zero2", flags, kShort), trace(k22, flags, kShort)));
 }
 
-// Validation, where ranks of one group may have different numbers of sequences; and text.
-TEST_F(ExpertRuns, ValidatesAndSamplesTheSame) {
-  const std::string flags = of_model("--layers 2 --steps 2 --eval-every 1 --sample 6 " + kDropping);
-  const auto of = [&](const std::string& chapter, const std::string& ours) {
-    const Ended ended = train(chapter, flags + " --report report.json " + ours);
-    const auto got = nlohmann::json::parse(read("report.json"));
-    const size_t begin = ended.out.find("---- sample");
-    EXPECT_NE(begin, std::string::npos);
-    return std::pair{ended.out.substr(begin), got.at("evals").dump() + got.at("val_loss").dump()};
-  };
-  const auto alone = of(k21, "");
-  for (const std::string ours : {"--ep 4 --ranks 8", "--ep 2 --micro-batch 4"})
-    EXPECT_EQ(of(k22, ours), alone) << ours;
-}
-
 // Load, MaxVio, losses of routers and what is dropped are those of all ranks' sequences.
 TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
   const std::string flags = of_model("--layers 2 --steps 2 ") + kDropping;
@@ -102,25 +117,44 @@ TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
     EXPECT_EQ(of(k22, ours), alone) << ours;
 }
 
-// A checkpoint does not say where experts were: files are the same, and any layout goes on.
-TEST_F(ExpertRuns, CheckpointsGoFromLayoutToLayout) {
-  const std::string flags = kDropping + " ";
-  const Trace whole = one(flags);
-  const Trace first = shared(flags + "--ep 4 --ranks 8 --save eight", {0, 1});
-  const Trace alone = one(flags + "--save one", {0, 1});
-  EXPECT_TRUE(same_trace(first, alone));
-  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-    EXPECT_EQ(read("eight" + file), read("one" + file)) << file;
-  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load eight", {1, 2}))));
-  for (const auto& [from, ours] :
-       {std::pair{"one", "--ep 2 --ranks 4"}, {"eight", "--ep 8"}, {"eight", "--ranks 2"}})
-    EXPECT_TRUE(same_trace(
-        whole, joined(alone, shared(flags + fmt::format("{} --load {}", ours, from), {1, 2}))))
-        << ours;
-  const Trace narrow = one(flags + "--precision bf16");
-  const Trace half = shared(flags + "--precision bf16 --ep 2 --ranks 4 --save half", {0, 1});
-  EXPECT_TRUE(same_trace(
-      narrow, joined(half, shared(flags + "--precision bf16 --ep 4 --load half", {1, 2}))));
+// Negative controls: what is lost on the way must be seen.
+
+// The bias is no parameter, so it is the state of a checkpoint that makes it go on.
+TEST_F(ExpertRuns, ABiasThatIsLostWouldBeSeen) {
+  const std::string flags = "--model moe-nano --batch 8 --clip 1 --bias-rate 0.05 ";
+  const Trace whole = trace(k21, flags), half = trace(k21, flags + "--save half", {0, kHalf});
+  const Trace rest = trace(k21, flags + "--load half", {kHalf, kSteps});
+  EXPECT_TRUE(same_trace(whole, joined(half, rest)));
+  set_state(path("half"), "router_bias", std::vector<float>(2 * 8, 0.0f));
+  EXPECT_TRUE(
+      different_trace(whole, joined(half, trace(k21, flags + "--load half", {kHalf, kSteps}))));
+}
+
+class ExpertControls : public ExpertRuns {
+ protected:
+  const std::string flags = "--experts-per-token 3 ";
+  const Trace alone = one(flags, {0, 1});
+
+  bool is_seen(const std::string& fault) const {
+    const Trace faulty = shared(flags + "--ep 2 --micro-batch 8 --fault " + fault, {0, 1});
+    return faulty.steps.size() == 1 &&
+           faulty.steps.back().param_hash != alone.steps.back().param_hash;
+  }
+};
+
+// A block takes five of them forward: numbers of rows, choices, weights, rows, and rows that come
+// back; and three backward: gradients of rows, and back those of weights and of rows. Without
+// numbers and choices ranks would not agree on what travels.
+TEST_F(ExpertControls, EveryExchangeOfRows) {
+  for (const int nth : {2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+    EXPECT_TRUE(is_seen(fmt::format("skip:all_to_all:{}", nth))) << nth;
+  for (const int nth : {3, 4, 10}) EXPECT_TRUE(is_seen(fmt::format("swap:all_to_all:{}", nth)));
+}
+
+// The first is the head's, the second that of the last block's experts, which one rank has.
+TEST_F(ExpertControls, EverySumOfGradients) {
+  for (const std::string fault : {"skip:reduce_scatter:0", "twice:reduce_scatter:1"})
+    EXPECT_TRUE(is_seen(fault)) << fault;
 }
 
 }  // namespace

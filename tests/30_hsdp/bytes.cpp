@@ -49,10 +49,5 @@ TEST_F(HsdpBytes, ByKindOfLink) {
     }
 }
 
-TEST_F(HsdpBytes, OneGroupIsChapter10) {
-  const std::string flags = "--layers 3 --steps 1 --batch 16 --ranks 4 --precision bf16";
-  EXPECT_EQ(report("30_hsdp", flags)["memory"], report("10_zero3", flags)["memory"]);
-}
-
 }  // namespace
 }  // namespace ladder::test

@@ -1,6 +1,6 @@
-// Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt, and for
-// ThreadSanitizer tests/*/threads_runs.txt. A test of a table is one of GoogleTest, on each of the
-// models that stand above it.
+// Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt, for
+// ThreadSanitizer tests/*/threads_runs.txt, and under mpirun tests/*/mpi_runs.txt. A test of a
+// table is one of GoogleTest, on each of the models that stand above it.
 //
 // clang-format off
 //   on exact                   the tests below run on each table of kernels with each small model,
@@ -9,6 +9,7 @@
 //   steps 3                    not kSteps
 //   text 400                   so many bytes of the text, for a short validation;
 //   text +2000                 or so many more, to hold out a long sequence
+//   processes 4                the runs below, but for `run`, are of so many processes of mpirun
 //   run 04_clipping --clip 1   what the lines below are compared with; their flags come on top of it
 //   same --threads 2           the same bits, of the same chapter
 //   same 06_checkpointing      or of another
@@ -16,8 +17,12 @@
 //   other --seed 2             other weights at the end, also than those of all `other` lines above
 //   resumed                    the same bits when it stops half-way, saves, and a new run goes on
 //   half --ranks 4             the first half, which saves
-//   rest 08_zero1 --ranks 2    goes on from there, and both together have the same bits
+//   files 06_checkpointing     its first half has the bits of that one, and saves the same files
+//   rest 08_zero1 --ranks 2    goes on from `half`, and both together have the same bits
+//   tells --tp 2               the same losses of validation, and the same text sampled
 // clang-format on
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <fstream>
 #include <ostream>
@@ -43,7 +48,8 @@ Line parse_line(const std::string& text) {
   std::istringstream in(text);
   Line line;
   in >> line.verb >> std::ws;
-  if (line.verb != "steps" && line.verb != "text" && std::isdigit(in.peek())) in >> line.chapter;
+  const std::array numbers{"steps", "text", "processes"};
+  if (std::ranges::count(numbers, line.verb) == 0 && std::isdigit(in.peek())) in >> line.chapter;
   std::getline(in, line.flags);
   return line;
 }
@@ -98,19 +104,47 @@ std::vector<EqualRuns> all_tests() {
 class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
  protected:
   int64_t steps = kSteps;
+  int processes = 0;  ///< of mpirun; 0: without it
   Line base;
   Trace whole, first_half;
+  std::string base_tells;
   std::vector<Trace> others;
 
+  Program program(const Line& line) const {
+    const std::string& chapter = line.chapter.empty() ? base.chapter : line.chapter;
+    return processes > 0 && line.verb != "run" ? under_mpirun(chapter, processes)
+                                               : Program(chapter);
+  }
+  std::string flags(const Line& line) const {
+    const bool alone = line.verb == "run" || line.verb == "equal";
+    return GetParam().model + (alone ? "" : base.flags + " ") + line.flags;
+  }
   Trace of(const Line& line, const std::string& more = "", Range range = {0, -1}) const {
-    const std::string top = line.verb == "run" || line.verb == "equal" ? "" : base.flags + " ";
     if (range.end < 0) range.end = steps;
-    return trace(line.chapter.empty() ? base.chapter : line.chapter,
-                 GetParam().model + top + line.flags + more, range);
+    return trace(program(line), flags(line) + more, range);
+  }
+  std::string told(const Line& line) const {
+    const Ended ended = train(
+        program(line), flags(line) + " --steps 2 --eval-every 1 --sample 12 --report report.json");
+    const size_t sample = ended.out.find("---- sample");
+    EXPECT_NE(sample, std::string::npos) << ended.out;
+    const auto got = nlohmann::json::parse(read("report.json"));
+    EXPECT_EQ(got["evals"].size(), 1U);
+    return got["evals"].dump() + got["val_loss"].dump() +
+           ended.out.substr(std::min(sample, ended.out.size()));
+  }
+  /// The same first half, and the same weights and states saved.
+  void expect_files(const Line& line) const {
+    std::filesystem::remove_all(path("other"));
+    EXPECT_TRUE(same_trace(first_half, of(line, " --save other", {0, steps / 2})));
+    for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
+      EXPECT_TRUE(read("half" + file) == read("other" + file)) << file;
   }
   void expect(const Line& line) {
     if (line.verb == "steps") {
       steps = std::stoll(line.flags);
+    } else if (line.verb == "processes") {
+      processes = std::stoi(line.flags);
     } else if (line.verb == "text") {
       const std::string text = read("text.txt");
       const bool longer = line.flags[0] == '+';
@@ -120,6 +154,7 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
       base = line;
       whole = of(line);
       others = {whole};
+      base_tells.clear();
     } else if (line.verb == "same" || line.verb == "equal") {
       EXPECT_TRUE(same_trace(whole, of(line)));
     } else if (line.verb == "other") {
@@ -128,13 +163,19 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
       others.push_back(run);
     } else if (line.verb == "half") {
       std::filesystem::remove_all(path("half"));
-      first_half = of(line, " --save half", {0, kHalf});
+      first_half = of(line, " --save half", {0, steps / 2});
+    } else if (line.verb == "files") {
+      expect_files(line);
+    } else if (line.verb == "tells") {
+      if (base_tells.empty()) base_tells = told({"run", base.chapter, base.flags});
+      EXPECT_EQ(base_tells, told(line));
     } else if (line.verb == "rest") {
-      EXPECT_TRUE(same_trace(whole, joined(first_half, of(line, " --load half", {kHalf, steps}))));
+      EXPECT_TRUE(
+          same_trace(whole, joined(first_half, of(line, " --load half", {steps / 2, steps}))));
     } else if (line.verb == "resumed") {
       std::filesystem::remove_all(path("half"));
-      const Trace first = of(line, " --save half", {0, kHalf});
-      EXPECT_TRUE(same_trace(whole, joined(first, of(line, " --load half", {kHalf, steps}))));
+      const Trace first = of(line, " --save half", {0, steps / 2});
+      EXPECT_TRUE(same_trace(whole, joined(first, of(line, " --load half", {steps / 2, steps}))));
     } else {
       FAIL() << "no such verb";
     }

@@ -1,5 +1,14 @@
 #!/usr/bin/env python3
-"""The look of the files: clean whitespace, lengths within the design's, scripts that parse and run."""
+"""The look of the files: clean whitespace, lengths within the design's, scripts that parse and run.
+
+Pages are read easily, and GitHub shows them as they are meant. A sentence has at most 40 words: a reader
+should not have to read one twice. A formula, a link, a name in backquotes count as one word each; code,
+tables' rules and pictures do not count.
+
+In a formula GitHub takes a backslash before a punctuation mark for Markdown's own and drops it: a thin
+space becomes a comma, and a line break of a matrix is lost. Commands of letters stay, and so does a
+backslash before a blank. (A block of ```math is left alone, and so is code.)
+"""
 
 import os
 import re
@@ -13,6 +22,16 @@ TEXT_NAMES = {".clang-format", ".clang-tidy", ".gitignore"}
 
 # The contents page of all operations: one comment and one line each, and they stay together.
 LENGTH_OF_ONE_FILE = {"kernels/kernels.h": 400}
+
+WORDS = 40  # in a sentence
+ONE_WORD = re.compile(r"`[^`\n]*`|\$[^$\n]*\$|!?\[([^\]]*)\]\([^)]*\)")
+FENCE = re.compile(r"^( *)(```|\$\$).*?^ *\2$|^\$\$.*\$\$$|<!--.*?-->|^ *\|[-:| ]+\|$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(?:#+ |> ?-? ?|[-*] |\d+\. )", re.MULTILINE)  # a heading, an item
+END = re.compile(r"[.!?][)\"*_]*(?:\s|$)|\|")
+
+PAGE_CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?! )[^$\n]*\n?[^$\n]*[^$\s]\$(?!\d)", re.DOTALL)
+LOST = re.compile(r"\\[^\w\s]")
 
 
 def longest(where, top, path):
@@ -51,12 +70,36 @@ def faults_of_script(where, top, path):
         yield f"{where}: not executable: chmod +x"
 
 
+def long_sentences(text):
+    """What is said of each over the limit."""
+    text = FENCE.sub("\n\n", text)
+    text = ONE_WORD.sub(lambda m: m[1] if m[1] is not None and not m[0].startswith("!") else "x", text)
+    for paragraph in re.split(r"\n\s*\n", BLOCK.sub("\n\n", text)):
+        for sentence in END.split(paragraph):
+            words = len([word for word in sentence.split() if re.search(r"\w", word)])
+            if words > WORDS:
+                yield f"{words} words: {' '.join(sentence.split())[:70]}..."
+
+
+def lost_backslashes(text):
+    for formula in FORMULA.findall(PAGE_CODE.sub("", text)):
+        for lost in LOST.findall(formula):
+            yield f"GitHub loses the backslash of {lost} in {formula[:60]}"
+
+
+def faults_of_page(where, path):
+    text = path.read_text(encoding="utf-8")
+    yield from (f"{where}: {said}" for said in [*long_sentences(text), *lost_backslashes(text)])
+
+
 def check(root):
     faults = []
     for path in all_files(root):
         where, top = str(path.relative_to(root)), floor(root, path)
         if path.suffix in TEXT or path.name in TEXT_NAMES:
             faults += faults_of_text(where, top, path)
+        if path.suffix == ".md":
+            faults += faults_of_page(where, path)
         if path.suffix == ".sh" or b"bash" in path.read_bytes()[:40]:
             faults += faults_of_script(where, top, path)
     return faults

@@ -17,7 +17,6 @@ import check_format
 import check_glossary
 import check_includes
 import check_math
-import check_pages
 import check_text
 from check_chapters import chapter_budget, chapter_diff, chapter_tree
 from house import ROOT
@@ -26,7 +25,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import front_page  # noqa: E402
 import pictures  # noqa: E402
 
-CHECKS = [check_chapters, check_format, check_glossary, check_includes, check_math, check_pages, check_text]
+CHECKS = [check_chapters, check_format, check_glossary, check_includes, check_math, check_text]
 MAIN = '// A lesson.\n#include "common/b.h"\n' + "".join(
     f"\n// ---- {i}. {name} " + "-" * 60 + f"\nint {name}_;\n" for i, name in enumerate(chapter_budget.SECTIONS, 1))
 README = "# A lesson\n\n> - One.\n> - Two.\n> - Three.\n\n" + "\n\ntext\n\n".join(check_chapters.SECTIONS) + "\n"
@@ -73,12 +72,12 @@ FAULTS = [
     (check_math, "common/b.cpp", "\nreturn -cos(x);\n", ":2: cos has"),
     (check_math, "kernels/cuda/k.cu", "\nint n = std::bit_width(x);\n", ":2: nvcc makes a constant of std::bit_width"),
     (check_math, TWO + "adamw.h", ("x = 1", "x = ::tanh (x)"), ":7: ::tanh has"),
-    (check_pages, "docs/x.md", "Short. " + "word " * 41 + ". Short.\n", "docs/x.md: 41 words: word word"),
-    (check_pages, "docs/x.md", f"{'word ' * 30}, 1.5 [{'word ' * 20}](a/b)\n", "words: word"),
-    (check_pages, "docs/x.md", f"{'word ' * 30}. {'word ' * 30}\n- {'word ' * 30} `{'a ' * 60}` | {'word ' * 30}\n", None),
-    (check_pages, "docs/x.md", r"Say $B\,T$." + "\n", r"the backslash of \, in"),
-    (check_pages, "docs/x.md", "$$\na \\\\ b\n$$\n", "GitHub loses"),
-    (check_pages, "docs/x.md", "$B\\ T$ and `$a\\,b$` and \\$3 \\* 4 and $\\Vert g\\Vert$\n", None),
+    (check_text, "docs/x.md", "Short. " + "word " * 41 + ". Short.\n", "docs/x.md: 41 words: word word"),
+    (check_text, "docs/x.md", f"{'word ' * 30}, 1.5 [{'word ' * 20}](a/b)\n", "words: word"),
+    (check_text, "docs/x.md", f"{'word ' * 30}. {'word ' * 30}a\n- {'word ' * 30} `{'a ' * 60}` | {'word ' * 30}a\n", None),
+    (check_text, "docs/x.md", r"Say $B\,T$." + "\n", r"the backslash of \, in"),
+    (check_text, "docs/x.md", "$$\na \\\\ b\n$$\n", "GitHub loses"),
+    (check_text, "docs/x.md", "$B\\ T$ and `$a\\,b$` and \\$3 \\* 4 and $\\Vert g\\Vert$\n", None),
     (check_glossary, "kernels/a.h", ("leaf of micro-batches", "cloverleaf, micro-batching"), ["nobody says micro-batch", "nobody says leaf"]),
     (check_glossary, "docs/glossary.md", "- **micro-batch**: m\n- **`Arena`, Micro-batch**: b\n", "micro-batch stands there twice"),
     (check_glossary, "docs/glossary.md", "# Words\n", "missing, or without words"),

@@ -8,7 +8,8 @@
 
 #include "kernels/cpu/gemm/bf16.h"
 #include "kernels/token_leaves.h"
-#include "tests/kernels/cpu_vs_ref.h"
+#include "kernels/tree.h"
+#include "tests/kernels/testing.h"
 
 namespace ladder::test {
 namespace {
@@ -244,6 +245,42 @@ TEST_F(CpuProductsBf16, OnlyExactFactorsGoInPairs) {
   EXPECT_EQ(pairs(Dtype::E5M2, Dtype::E4M3), kWay != "no_pairs");
   EXPECT_FALSE(pairs(Dtype::F16, Dtype::F16));
   EXPECT_FALSE(pairs(Dtype::BF16, Dtype::F32));
+}
+
+/// Small integers: every sum is exact, in FP32 and in 16 bits, so there is one right answer.
+TEST_F(CpuProductsBf16, OfIntegersInFp8AreExactInEveryTable) {
+  const int64_t B = 2, T = 9, N = 21, K = 17;
+  Fp8Scale quarter{.scale = 0.25F}, two{.scale = 2}, four{.scale = 4};
+  const auto integers = [&](Dtype format, Shape shape, int64_t step, Fp8Scale& scale) {
+    Tensor x = box.empty(format, shape);
+    x.fp8 = &scale;
+    for (int64_t i = 0; i < x.size(); ++i) set(x, i, static_cast<double>(i * step % 7 - 3));
+    return x;
+  };
+  const Tensor x = integers(Dtype::E4M3, {B, T, K}, 5, quarter);
+  const Tensor w = integers(Dtype::E4M3, {N, K}, 3, two);
+  const Tensor d = integers(Dtype::E5M2, {B, T, N}, 4, four);
+  const auto sum = [](int64_t n, const Element& a, const Element& b) {
+    return double{leaf_sum({0, n}, a, b, 0)};
+  };
+  const auto value = [](const Tensor& of, int64_t first, int64_t step) -> Element {
+    return [=](int64_t j) { return static_cast<float>(at(of, first + j * step)); };
+  };
+  for (const Kernels* table : {&cpu_kernels(), &ref_kernels()})
+    for (const Dtype dtype : {Dtype::BF16, Dtype::F16}) {
+      Sandbox own(*table, dtype);
+      const Tensor out = own.empty({B, T, N}), dinp = own.empty({B, T, K});
+      const Tensor dw = own.empty(Dtype::F32, {N, K});
+      table->matmul_forward(own.ctx(), out, x, w, Tensor{}, 8);
+      table->matmul_backward_input(own.ctx(), dinp, d, w, 8);
+      table->matmul_backward_weight(own.ctx(), dw, d, x, Into::Write);
+      for (int64_t i = 0; i < out.size(); ++i)
+        ASSERT_EQ(at(out, i), sum(K, value(x, i / N * K, 1), value(w, i % N * K, 1)));
+      for (int64_t i = 0; i < dinp.size(); ++i)
+        ASSERT_EQ(at(dinp, i), sum(N, value(d, i / K * N, 1), value(w, i % K, K)));
+      for (int64_t i = 0; i < dw.size(); ++i)
+        ASSERT_EQ(at(dw, i), sum(B * T, value(d, i / K, N), value(x, i % K, K)));
+    }
 }
 
 }  // namespace

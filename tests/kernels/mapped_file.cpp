@@ -9,8 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/temporary_file.h"
-
 namespace ladder {
 namespace {
 

@@ -103,12 +103,15 @@ TEST_P(SameBitsBatch, ASequenceDoesNotFeelItsNeighbors) {
 class SameBitsNarrow : public SameBitsBatch {};
 
 // 16-bit operands are widened, the operation is that of FP32, and what it stores is rounded once.
+// Products of BF16 in `cpu` may have an order of their own: cpu_products_bf16.cpp.
 TEST_P(SameBitsNarrow, OutputsAreThoseOfFp32RoundedOnce) {
   const Format& format = format_of(dtype);
   use_threads();
   for (const CallSizes& s : {CallSizes{1, 1, 1}, {3, 5, 7}, {2, 9, 17}, {12, 16, 130}})
     for (const Call& call : all(s)) {
-      if (!call.rounds_once) continue;
+      const bool in_pairs = std::string(k.name) == "cpu" && dtype == Dtype::BF16 &&
+                            std::string(call.name).starts_with("matmul");
+      if (!call.rounds_once || in_pairs) continue;
       const Call wide = call.in_dtype(box, Dtype::F32);
       const std::vector<Tensor> got = call.outputs(box, dtype);
       const std::vector<Tensor> want = wide.outputs(box, Dtype::F32);

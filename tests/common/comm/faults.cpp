@@ -1,9 +1,9 @@
 // Negative controls: sums that are right without a fault are wrong with one, of every kind.
 
 #include "common/comm/comm.h"
+#include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
-#include "tests/common/comm/faulty_comm.h"
 #include "tests/common/comm/on_ranks.h"
 
 namespace ladder::test {

@@ -1,11 +1,14 @@
 // What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
-// it computes. And what it refuses.
-#include "tests/kernels/cuda/vs_ref.h"
+// it computes. And what it refuses; and the steps to its
+// attention.
+#include "bench/attention_ladder/ladder.h"
+#include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
-using CudaLimits = CudaVsRef;
+using CudaLimits = VsRef;
 
 TEST_F(CudaLimits, AnUnknownTokenIsNaNAndHasNoGradient) {
   const Tensor tokens = host.tokens({1, 4}, 5);
@@ -70,6 +73,42 @@ TEST_F(CudaLimits, SumsNeedScratch) {
   poor.scratch.shape = {1, 100};
   const Tensor dout = up(host.random({4, 8, 24}));
   EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
+}
+
+TEST_F(CudaLimits, AttentionThatDoesNotFitIsRefused) {
+  const auto make = [](Shape shape) { return out(Dtype::F32, shape); };
+  const Tensor x = make({1, 3, 387}), y = make({1, 3, 129}), lse = make({1, 1, 3});
+  const Tensor row = make({1, 3, 16}), odd = make({145}).slice(1, 144).view({1, 3, 48});
+  EXPECT_THROW(k.attention_forward(ctx, y, lse, x), CheckError);
+  EXPECT_THROW(k.attention_backward(ctx, x, y, x, y, lse), CheckError);
+  EXPECT_THROW(k.attention_forward(ctx, row, lse, odd), CheckError);
+  const Tensor qkv = make({65536, 1, 12}), large = make({65536, 1, 4}), m = make({65536, 1, 1});
+  EXPECT_THROW(k.attention_forward(ctx, large, m, qkv), OutOfMemory);
+}
+
+// The rungs of bench/attention_ladder against `ref`: a number of tokens that no tile divides.
+using AttentionLadder = DeviceTest;
+
+TEST_F(AttentionLadder, EveryRungAsRef) {
+  const int64_t B = 2, T = 150, NH = 2, HS = 64;
+  Sandbox host{ref_kernels()};
+  const Tensor qkv = host.random(Dtype::BF16, {B, T, 3 * NH * HS}, -2, 2);
+  const Tensor dout = host.random(Dtype::BF16, {B, T, NH * HS});
+  const Tensor out = host.empty(Dtype::BF16, dout.shape), lse = host.empty({B, NH, T});
+  const Tensor dqkv = host.empty(Dtype::BF16, qkv.shape);
+  host.kernels().attention_forward(host.ctx(), out, lse, qkv);
+  host.kernels().attention_backward(host.ctx(), dqkv, dout, qkv, out, lse);
+  const Tensor x = dut().upload(qkv), dy = dut().upload(dout);
+  for (const bench::Rung& rung : bench::rungs()) {
+    const Tensor y = dut().empty(out.dtype, out.shape), l = dut().empty(lse.dtype, lse.shape);
+    const Tensor dx = dut().empty(dqkv.dtype, dqkv.shape);
+    rung.forward(dut().ctx, y, l, x);
+    EXPECT_LT(relative_error(dut().download(y), out), 1e-2) << rung.name;
+    EXPECT_LT(relative_error(dut().download(l), lse), 2e-6) << rung.name;
+    if (!rung.backward) continue;
+    rung.backward(dut().ctx, dx, dy, x, dut().upload(out), dut().upload(lse));
+    EXPECT_LT(relative_error(dut().download(dx), dqkv), 1e-2) << rung.name;
+  }
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 // most of the product, the first rounding is large beside the result: it is relative to the
 // product.
 #include "kernels/cuda/cuda_device.h"
-#include "tests/kernels/cuda/vs_ref.h"
+#include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
@@ -23,7 +24,7 @@ constexpr Extents kExtents[] = {{1, 1, 1, 1}, {3, 5, 7, 9}, {2, 9, 33, 17}, {2, 
 /// Whether 16-bit rows of the weight and of the result are multiples of 16 bytes.
 constexpr bool is_fused(const Extents& e) { return e.N % 8 == 0 && e.K % 8 == 0; }
 
-class Matmul : public CudaVsRef {
+class Matmul : public VsRef {
  protected:
   /// Random; in FP8 if `scale` is given.
   Tensor factor(Dtype dtype, Shape shape, Fp8Scale* scale = nullptr) {

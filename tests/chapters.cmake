@@ -1,0 +1,110 @@
+# What the tests of a chapter are: for each label a program LABEL_NN_name, of sources in tests/NN_name.
+# What a table cannot say, a CMakeLists.txt in that folder says.
+
+# chapter_tests(NN_name LABEL sources ... LABEL sources ...). Those of `code` and `grad` call the
+# chapter's code and start no program; `code` has the label unit.
+function(chapter_tests chapter)
+  get_property(chapters GLOBAL PROPERTY LADDER_CHAPTERS)
+  if(NOT ";${chapters};" MATCHES ";${chapter}[ ;]")
+    return()
+  endif()
+  if(LADDER_ONLY_CHAPTERS AND NOT chapter MATCHES "${LADDER_ONLY_CHAPTERS}")
+    return()
+  endif()
+  set(kinds code equiv grad memory mpi slow threads unit)
+  cmake_parse_arguments(ARG "" "" "${kinds}" ${ARGN})
+  if(NOT LADDER_HAS_MPI)
+    set(ARG_mpi "")
+  endif()
+  foreach(kind ${kinds})
+    set(label ${kind})
+    set(libs ladder_programs)
+    set(processors 1)
+    if(kind STREQUAL code)
+      set(label unit)
+    elseif(kind STREQUAL mpi)
+      set(processors 2)
+    endif()
+    if(kind MATCHES "^(code|grad|threads)$")
+      set(libs ladder_common)
+    endif()
+    list(TRANSFORM ARG_${kind} PREPEND ${chapter}/)
+    if(ARG_${kind})
+      ladder_test(${kind}_${chapter} LABEL ${label} PROCESSORS ${processors} LIBS ${libs}
+        SOURCES ${ARG_${kind}})
+    endif()
+  endforeach()
+endfunction()
+
+# And what chapters 02 to 05 hold in the same words.
+chapter_tests(01_sgd
+  equiv resume.cpp
+  unit bad_checkpoint.cpp bad_input.cpp data_files.cpp ending.cpp surroundings.cpp
+  memory memory.cpp plan_only.cpp)
+chapter_tests(02_adamw
+  unit bad_input.cpp)
+chapter_tests(03_schedules
+  unit schedule.cpp)
+chapter_tests(04_clipping
+  equiv skipped.cpp
+  unit accumulate.cpp clip.cpp)
+chapter_tests(05_mixed_precision
+  equiv overflow.cpp
+  unit loss_scaler.cpp weights.cpp
+  slow precision.cpp)
+chapter_tests(06_checkpointing
+  unit gradients.cpp memory_limit.cpp recompute.cpp
+  memory memory.cpp)
+# And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
+chapter_tests(07_ddp
+  code targets.cpp
+  equiv checkpoints.cpp composition.cpp controls.cpp same_bits.cpp
+  unit failures.cpp
+  memory memory.cpp traffic.cpp
+  mpi mpi.cpp)
+chapter_tests(10_zero3
+  memory formulas.cpp)
+chapter_tests(11_tensor_parallel
+  equiv same_bits.cpp
+  memory bytes.cpp)
+chapter_tests(12_pipeline_parallel
+  code pipeline.cpp pipeline_check.cpp pipeline_clock.cpp
+  equiv same_bits.cpp
+  memory bytes.cpp)
+chapter_tests(13_3d_parallel
+  code mesh.cpp plan_text.cpp
+  equiv checkpoints.cpp composition.cpp controls.cpp same_bits.cpp
+  unit plan_only.cpp
+  memory bytes.cpp)
+chapter_tests(14_stability
+  equiv spike_run.cpp
+  unit adaptive_clip.cpp spike_guard.cpp)
+chapter_tests(15_batch_size
+  unit batch_ramp.cpp noise_run.cpp noise_scale.cpp)
+# And what chapters 14 and 17 count.
+chapter_tests(16_fp8
+  equiv controls.cpp
+  unit fp8.cpp
+  memory memory.cpp)
+chapter_tests(17_head_chunks
+  unit head_grad.cpp)
+chapter_tests(18_offload
+  unit bad_input.cpp offload_file.cpp
+  memory memory.cpp)
+chapter_tests(19_llama
+  memory memory.cpp)
+chapter_tests(20_context_parallel
+  equiv same_bits.cpp
+  unit ways.cpp tokens.cpp
+  memory bytes.cpp)
+chapter_tests(21_moe
+  memory memory.cpp
+  grad gradients.cpp)
+chapter_tests(22_expert_parallel
+  code mistakes.cpp
+  equiv same_bits.cpp
+  threads exchange.cpp
+  memory bytes.cpp)
+chapter_tests(30_hsdp
+  equiv same_bits.cpp
+  memory bytes.cpp)

@@ -1,0 +1,208 @@
+// What a run writes and shows: a report, progress, a line of --trace, and --timeline.
+#include <cmath>
+#include <cstdlib>
+#include <fcntl.h>
+#include <limits>
+#include <memory>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "common/run/log.h"
+#include "common/run/progress.h"
+#include "common/run/report.h"
+#include "common/run/timeline.h"
+#include "tests/common/comm/late_device.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+// The first number is that of docs/results/nvidia_h200.md.
+TEST(Report, HasTheDeviceAndItsShareOfThePeak) {
+  RunPlan plan{};
+  plan.gpt = preset("gpt2-124m");
+  RunResult result{};
+  result.tokens_per_second = 32 * 1024 / 0.0763;
+  result.device = "NVIDIA H200";
+  result.clock_mhz = 1980;
+  const json report = report_json(plan, result);
+  EXPECT_EQ(report["device"], "NVIDIA H200");
+  EXPECT_EQ(report["clock_mhz"], 1980);
+  EXPECT_NEAR(report["mfu"], 0.371, 0.0005);
+  EXPECT_NE(result_text(plan, result)
+                .find("\ndevice             NVIDIA H200, 1980 MHz\n"
+                      "MFU                         37.1% of 989 TFLOP/s\n"
+                      "peak bytes"),
+            std::string::npos)
+      << result_text(plan, result);
+
+  plan.layout.mesh[Axis::Data] = 2;
+  plan.layout.comm = "thread";
+  EXPECT_NEAR(mfu(plan, result), 0.371, 0.0005) << "threads share a device";
+  plan.layout.comm = "nccl";
+  EXPECT_NEAR(mfu(plan, result), 0.371 / 2, 0.0005) << "processes do not";
+  result.device = "stand-in";
+  EXPECT_TRUE(report_json(plan, result)["mfu"].is_null());
+}
+
+TEST(Progress, ATerminalHasABarUnlessItIsOfMpirun) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_EQ(::grantpt(terminal) + ::unlockpt(terminal), 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(::ptsname(terminal), "w"),
+                                                            std::fclose);
+  EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Bar);
+  ::setenv("PMIX_RANK", "0", /*overwrite=*/1);
+  EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
+  ::unsetenv("PMIX_RANK");
+  ::close(terminal);
+}
+
+TEST(Progress, BarKeepsToOneLine) {
+  const TempDir dir;
+  const std::string path = dir / "screen";
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(path.c_str(), "w"),
+                                                              std::fclose);
+    EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
+    EXPECT_EQ(Progress::style_for(out.get(), true), Progress::Style::Quiet);
+    Progress progress(out.get(), Progress::Style::Bar, 2);
+    progress.show({.done = 1, .loss = std::nan(""), .tokens_per_second = 5, .seconds_left = 61});
+    progress.line("note");
+    progress.show({.done = 2, .loss = 1, .tokens_per_second = 5, .seconds_left = 0});
+    progress.end();
+    progress.end();
+  }
+  EXPECT_EQ(read_file(path),
+            "\r\x1b[K[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[Knote\n"
+            "[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[K[########################] step 2/2  loss 1.0000  5 tokens/s  0:00 left\n");
+}
+
+double number(const json& text) { return std::strtod(text.get<std::string>().c_str(), nullptr); }
+
+TEST(TraceLine, IsExact) {
+  const StepRecord r{.step = 7, .loss = 0.1f, .grad_norm = 0.1, .lr = 1e-3f, .tokens = 1};
+  const std::string line = trace_line(r, 0xABC);
+  EXPECT_EQ(line.back(), '\n');
+  const json parsed = json::parse(line);
+  EXPECT_EQ(parsed.size(), 6u);
+  EXPECT_EQ(parsed["step"], 7);
+  EXPECT_EQ(number(parsed["loss"]), double{0.1f});
+  EXPECT_EQ(number(parsed["grad_norm"]), 0.1);
+  EXPECT_EQ(number(parsed["lr"]), double{1e-3f});
+  EXPECT_EQ(parsed["param_hash"], "0000000000000abc");
+  EXPECT_EQ(parsed["decimal"].dump(), R"({"grad_norm":0.1,"loss":0.1,"lr":0.001})");
+  const StepRecord one{.step = 0, .loss = 0x1.62e43p+2f, .grad_norm = 1, .lr = 1e-9f, .tokens = 1};
+  EXPECT_EQ(trace_line(one, 0),
+            R"({"step":0,"loss":"0x1.62e43p+2","grad_norm":"0x1p+0","lr":"0x1.12e0bep-30",)"
+            R"("param_hash":"0000000000000000",)"
+            R"("decimal":{"loss":5.5451775,"grad_norm":1,"lr":1e-09}})"
+            "\n");
+}
+
+TEST(TraceLine, NotANumber) {
+  const StepRecord r{.step = 0,
+                     .loss = -NAN,
+                     .grad_norm = std::numeric_limits<double>::infinity(),
+                     .lr = 0,
+                     .tokens = 1};
+  const json parsed = json::parse(trace_line(r, 0));
+  EXPECT_EQ(parsed["loss"], "nan");
+  EXPECT_EQ(parsed["grad_norm"], "inf");
+  EXPECT_TRUE(parsed["decimal"]["loss"].is_null());
+  EXPECT_TRUE(parsed["decimal"]["grad_norm"].is_null());
+}
+
+class Timeline : public testing::Test {
+ protected:
+  Timeline() { options_.timeline = dir_ / "timeline"; }
+
+  static RunPlan plan() {
+    return {.chapter = "01_sgd",
+            .gpt = preset("nano"),
+            .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
+            .predicted = {}};
+  }
+
+  TempDir dir_;
+  RunOptions options_;
+  Arena arena_;
+  Ctx ctx_, beside_;
+  std::vector<Event> events_;  // of the thread beside
+};
+
+// Memory has an end. What works beside the rank does not go on to record, either: not in later
+// steps, and not between them.
+TEST_F(Timeline, IsFullForAllRowsAtOnce) {
+  testing::internal::CaptureStdout();
+  {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.record_beside(beside_, events_);
+    for (int64_t step = 0; step < 2; ++step) {
+      log.begin_step();
+      EXPECT_EQ(ctx_.events != nullptr, step == 0);
+      EXPECT_EQ(beside_.events, step == 0 ? &events_ : nullptr);
+      if (ctx_.events) ctx_.events->resize(kMaxEvents, {"work", 0, 1});
+      log.end_step({.step = step, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1});
+      EXPECT_EQ(beside_.events, nullptr);
+    }
+  }
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("events and ends here"), std::string::npos);
+}
+
+// Where a rank fails in a step, the thread beside it may still record.
+TEST_F(Timeline, RowsBesideOutliveTheLog) {
+  testing::internal::CaptureStdout();
+  {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.record_beside(beside_, events_);
+    log.begin_step();
+  }
+  EXPECT_EQ(ctx_.events, nullptr);
+  { const Span span(beside_, "late"); }
+  EXPECT_EQ(events_.size(), 1u);
+  testing::internal::GetCapturedStdout();
+}
+
+TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
+  test::LateDevice device;
+  std::vector<Event> events;
+  Ctx ctx;
+  ctx.device = &device;
+  ctx.events = &events;
+  int64_t done = 0;
+  device.queue([&] { done = now_ns(); });
+  { const Span span(ctx, "work"); }
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_GE(events[0].begin_ns, done);
+  EXPECT_GT(done, 0);
+}
+
+TEST_F(Timeline, RowsOfAllRanksInMicroseconds) {
+  const std::vector<Event> a = {{"a", 5000, 7500}}, b = {{"b", 6000, 6001}};
+  const std::vector<StepStart> steps = {{7, 5000}, {8, 5500}};
+  const auto rank = [&](const std::vector<TimelineRow>& rows) { return rows_json(rows, steps); };
+  const std::vector<json> ranks = {rank({{"rank 0", a}}),
+                                   rank({{"rank 1", b}, {"rank 1, beside", {}}})};
+  const json events = json::parse(timeline_json(ranks))["traceEvents"];
+  std::vector<json> expected;
+  for (const char* text :
+       {R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"rank 0"}})",
+        R"({"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"rank 0"}})",
+        R"({"name":"a","ph":"X","pid":1,"tid":1,"ts":0.0,"dur":2.5,"args":{"step":7}})",
+        R"({"name":"process_name","ph":"M","pid":2,"tid":2,"args":{"name":"rank 1"}})",
+        R"({"name":"thread_name","ph":"M","pid":2,"tid":2,"args":{"name":"rank 1"}})",
+        R"({"name":"b","ph":"X","pid":2,"tid":2,"ts":1.0,"dur":0.001,"args":{"step":8}})",
+        R"({"name":"thread_name","ph":"M","pid":2,"tid":3,"args":{"name":"rank 1, beside"}})"})
+    expected.push_back(json::parse(text));
+  EXPECT_EQ(events, json(expected));
+  EXPECT_TRUE(json::parse(timeline_json({}))["traceEvents"].empty());
+}
+
+}  // namespace
+}  // namespace ladder
