@@ -1,4 +1,5 @@
-// Norms, turned queries and keys, and heads that share keys: forward and backward, in double.
+// Norms, SwiGLU, turned queries and keys, and heads that share keys: forward and backward, in
+// double.
 #include "labs/check.h"
 
 #include <algorithm>
@@ -83,6 +84,18 @@ void run_weights(Sheet& sheet, bool centred) {
   }
 }
 
+void run_swiglu(Sheet& sheet) {
+  Bench m(sheet);
+  const Shape outs{2, 3, sheet.pick<int64_t>("inner", {6, 8})}, ins{2, 3, 2 * outs.dims[2]};
+  const Tensor inp = m.drawn("gates and values", ins), dout = m.drawn("dout", outs),
+               out = m.zeros(outs), dinp = m.zeros(ins);
+  for (int64_t i = 0; i < inp.size(); i += 2) inp.data<double>()[i] *= i % 6 == 0 ? 300 : 1;
+  m.ref.swiglu_forward(m.ctx, out, inp);
+  sheet.bits("swiglu/forward", rounded(out));
+  m.ref.swiglu_backward(m.ctx, dinp, dout, inp);
+  sheet.bits("swiglu/backward", rounded(dinp));
+}
+
 struct Heads {
   int64_t B, T, NH, NKV, HS;
   int64_t columns() const { return (NH + 2 * NKV) * HS; }
@@ -134,6 +147,7 @@ void cases(Sheet& sheet) {
     sheet.run(name + ", input", [&] { run_input(sheet, centred); });
     sheet.run(name + ", weights", [&] { run_weights(sheet, centred); });
   }
+  sheet.run("SwiGLU", [&] { run_swiglu(sheet); });
   const auto shared = sheet.pick<int64_t>("shared", {2, 3});
   for (const auto& [NH, NKV] : {std::pair<int64_t, int64_t>{2, 2}, {2 * shared, 2}, {4, 1}}) {
     const Heads s{.B = 2,

@@ -78,9 +78,10 @@ def places(tree, spans):
     words = tokens(tree)
     for begin, _ in spans:
         at = next(i for i, (_, _, start) in enumerate(words) if start == begin)
-        first = at
-        while first > after and words[first - 1][1] not in (";", "{", "}"):
+        first, depth = at, 0  # depth: braces of a default argument end no head
+        while first > after and (depth or words[first - 1][1] not in (";", "{", "}")):
             first -= 1
+            depth += (words[first][1] == ")") - (words[first][1] == "(")
         first += 2 * (words[first][1] in ("public", "private", "protected"))
         head = [token for _, token, _ in words[first : at + 1]]
         found.append((head, len(occurrences([token for _, token, _ in words[after : at + 1]], head))))

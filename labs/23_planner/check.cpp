@@ -1,0 +1,227 @@
+// Bytes by both accounts, the time of messages between replicas, and a search, on jobs, devices and
+// layouts that are drawn. All of it follows from what the functions return.
+#include "labs/check.h"
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "chapters/23_planner/ladder_memory.h"
+#include "chapters/23_planner/legal.h"
+#include "chapters/23_planner/search.h"
+#include "chapters/23_planner/step_time.h"
+#include "chapters/23_planner/usual_memory.h"
+
+namespace ladder::lab {
+namespace {
+
+using namespace planner;
+using planner::Device;
+
+Job make_job(const std::string& model, const std::string& precision, int64_t gpus, int64_t batch) {
+  Job job{.gpt = preset(model), .gpus = gpus, .batch = batch, .precision = {}};
+  job.precision.name = precision;
+  return job;
+}
+
+/// A category of memory a row; a layout is right as a whole.
+void write_bytes(Sheet& sheet, const std::string& gate, const std::function<MemoryBytes()>& make) {
+  std::istringstream words(
+      sheet.returned("bytes", [&] { return fmt::format("{}", fmt::join(make().bytes, " ")); }));
+  int64_t bytes = 0;
+  for (size_t i = 0; i < kMemCount && words >> bytes; ++i)
+    sheet.text(fmt::format("{}: {}", gate, kMemNames[i]), fmt::format("{} bytes", bytes));
+}
+
+void run_states(Sheet& sheet) {
+  const auto ranks = sheet.pick<int64_t>("ranks of states", {4, 8});
+  for (const Gradients gradients : {Gradients::Fp32, Gradients::Narrow, Gradients::Both})
+    for (const char* precision : {"fp32", "bf16"})
+      for (int zero = 0; zero <= 3; ++zero) {
+        if (precision == std::string("fp32") && gradients != Gradients::Fp32) continue;
+        Job job = make_job(sheet.pick("model", {"nano", "llama-nano"}), precision, ranks, 16);
+        job.gradients = gradients;
+        const PlanLayout l{.dp = ranks, .zero = zero};
+        const std::string name =
+            fmt::format("ZeRO-{}, {}, gradients {}", zero, precision, to_string(gradients));
+        sheet.run(name, [&] {
+          SizeTable sizes;
+          write_bytes(sheet, "states/one rank",
+                      [&] { return state_bytes(job, l, sizes.of(job, l, 0)); });
+        });
+      }
+}
+
+void run_buffers(Sheet& sheet) {
+  for (const auto& [tp, pp, cp] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1}, {2, 1, 1}, {1, 4, 1}, {1, 1, 2}, {2, 2, 1}, {2, 2, 2}, {4, 2, 1}})
+    for (const bool sequence_parallel : {true, false}) {
+      if (!sequence_parallel && tp * cp != 2) continue;
+      Job job = make_job("llama-nano", sheet.pick("narrow", {"fp32", "bf16"}), tp * pp * cp, 8);
+      job.sequence_parallel = sequence_parallel;
+      const PlanLayout l{.tp = tp, .pp = pp, .cp = cp, .micro_batch = sheet.pick("mb", {1L, 2L})};
+      sheet.run(fmt::format("{}, sequence parallel {}", l.text(), sequence_parallel), [&] {
+        sheet.text("buffers/bytes", sheet.returned("bytes", [&] {
+          return fmt::format("{}", buffer_bytes(job, l, activations_of(job, l, 0)));
+        }));
+      });
+    }
+}
+
+/// One run of chapters 06 to 10, 16, 21 and 30: its name is how the chapter is asked for it.
+void run_counted(Sheet& sheet, const Job& job, const PlanLayout& l) {
+  const std::string name = fmt::format(
+      "ch{} --model {} --batch {} --precision {} --ranks {} --micro-batch {} "
+      "--recompute {}{}",
+      ladder_chapter(job, l), job.gpt.name, job.batch, job.precision.name, l.dp, l.micro_batch,
+      l.recompute, l.replicas > 1 ? fmt::format(" --replicas {}", l.replicas) : "");
+  sheet.run(name, [&] {
+    write_bytes(sheet, "counted/one rank", [&] { return LadderMemory(job, l).of(0); });
+  });
+}
+
+void run_all_counted(Sheet& sheet) {
+  const auto ranks = sheet.pick<int64_t>("ranks", {4, 8});
+  const auto* const model = sheet.pick("counted model", {"nano", "llama-nano"});
+  for (const auto& [precision, recompute, micro] :
+       {std::tuple{"fp32", "none", int64_t{1}}, {"bf16", "full", sheet.pick("mbs", {1L, 2L})}}) {
+    const Job job = make_job(model, precision, ranks, 4 * ranks);
+    for (int zero = 0; zero <= 3; ++zero)
+      run_counted(sheet, job,
+                  {.dp = ranks, .zero = zero, .recompute = recompute, .micro_batch = micro});
+    run_counted(sheet, make_job(model, precision, 1, 8),
+                {.recompute = recompute, .micro_batch = 2});
+    run_counted(
+        sheet, job,
+        {.dp = ranks, .zero = 3, .replicas = 2, .recompute = recompute, .micro_batch = micro});
+    run_counted(sheet, make_job("moe-nano", precision, 1, 4), {.recompute = recompute});
+  }
+  run_counted(sheet, make_job(model, "fp8", 2, 8), {.dp = 2, .recompute = "full"});
+}
+
+/// Eight devices a node. @param memory of a device, in GB
+Device make_device(double memory) {
+  return {.name = "lab",
+          .fp32 = 6e13,
+          .bf16 = 3e14,
+          .memory = 1e9 * memory,
+          .memory_rate = 2e12,
+          .cache_rate = 1e12,
+          .node = 8,
+          .node_rate = 2e11,
+          .node_latency = 3e-6,
+          .net_rate = 2.5e10,
+          .net_latency = 1e-5,
+          .watts = 400,
+          .products = 0.6,
+          .attention = 0.4,
+          .memory_share = 0.8,
+          .links = 0.8,
+          .overlap = 0.4,
+          .usable = 0.95};
+}
+
+void run_data(Sheet& sheet) {
+  const auto micro = sheet.pick<int64_t>("micro-batch", {1, 2});
+  for (const int64_t dp : {1, 8, 64})
+    for (int zero = 0; zero <= 3; ++zero) {
+      if (dp == 1 && zero > 0) continue;
+      Job job = make_job("gpt2-350m", "bf16", dp, 8 * dp);
+      job.gradients = sheet.pick("gradients", {Gradients::Fp32, Gradients::Narrow});
+      const PlanLayout l{
+          .dp = dp, .zero = zero, .replicas = zero == 3 && dp == 64 ? 8 : 1, .micro_batch = micro};
+      sheet.run("messages of " + l.text(), [&] {
+        sheet.text("data/seconds", sheet.returned("seconds", [&] {
+          const Device device = make_device(40);
+          SizeTable sizes;
+          return fmt::format("{:.6e}", StepModel(job, device, l, sizes).step().terms[Term::Data]);
+        }));
+      });
+    }
+}
+
+/// Drawn plans one after the other: which of them are taken, and what is left.
+void run_ranking(Sheet& sheet, size_t fastest, bool front) {
+  sheet.run(fmt::format("{} fastest{}", fastest, front ? ", and the front" : ""), [&] {
+    const std::string words = sheet.returned("plans", [&] {
+      Ranking best({.fastest = fastest, .front = front});
+      const std::vector<float> drawn = sheet.normals("plans", 80, fastest);
+      std::string said;
+      for (size_t i = 0; i < drawn.size(); i += 2) {
+        // Few different values: some plans are equal in one of the two.
+        const auto seconds = std::floor(30 + 8 * drawn[i]),
+                   bytes = std::floor(30 + 8 * drawn[i + 1]);
+        Plan plan;
+        plan.step.terms[Term::Products] = seconds;
+        plan.memory.bytes[Mem::Param] = static_cast<int64_t>(bytes);
+        const bool takes = best.takes(plan.seconds(), plan.bytes());
+        said += takes ? "+" : "-";
+        if (takes) best.add(plan);
+      }
+      for (const Plan& plan : best.take())
+        said += fmt::format(" {} s {} B,", plan.seconds(), plan.bytes());
+      return said;
+    });
+    sheet.text("ranking/plans", words);
+  });
+}
+
+std::string words_of(const PlanLayout& l) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", l.tp, l.pp, l.dp, l.cp, l.ep, l.zero,
+                     l.replicas, l.micro_batch, l.chunks, static_cast<int>(l.schedule),
+                     l.recompute);
+}
+PlanLayout layout_of(const std::string& text) {
+  std::istringstream words(text);
+  PlanLayout l;
+  int schedule = -1;
+  words >> l.tp >> l.pp >> l.dp >> l.cp >> l.ep >> l.zero >> l.replicas >> l.micro_batch >>
+      l.chunks >> schedule >> l.recompute;
+  for (const int64_t n : {l.tp, l.pp, l.dp, l.cp, l.ep, l.replicas, l.micro_batch, l.chunks})
+    if (!words || n < 1 || n > 4096 || l.zero < 0 || l.zero > 3 || schedule < 0 ||
+        schedule >= std::ssize(kNames<PipelineKind>))
+      throw UserError("{} is no layout", text);
+  l.schedule = static_cast<PipelineKind>(schedule);
+  return l;
+}
+
+/// A layout that always fits is given: all sharded, all computed again.
+void run_beat(Sheet& sheet, const std::string& model, int64_t gpus, double memory) {
+  Job job = make_job(model, "bf16", gpus, 4 * gpus);
+  const Device device = make_device(memory);
+  sheet.run(fmt::format("{} on {} of {} GB", model, gpus, memory), [&] {
+    SizeTable sizes;
+    const auto microseconds = [&](const PlanLayout& l) {
+      if (const std::string why = why_not(job, l); !why.empty())
+        throw UserError("{} is not legal: {}", l.text(), why);
+      if (const int64_t bytes = most_bytes(job, l, sizes).bytes.total(); bytes > device.room())
+        throw UserError("{} takes {} bytes of {}", l.text(), bytes, device.room());
+      return std::llround(1e6 * timed(job, device, l, sizes).seconds());
+    };
+    const std::string words = sheet.returned("layout", [&] {
+      const Found found = Search(job, device).find({}, {.fastest = 1, .front = false});
+      if (found.plans.empty()) throw UserError("find() has no plan");
+      return words_of(found.plans.front().layout);
+    });
+    sheet.without_idea("beat", microseconds({.dp = gpus, .zero = 3, .recompute = "full"}));
+    sheet.count("beat", microseconds(layout_of(words)));
+  });
+}
+
+void cases(Sheet& sheet) {
+  run_states(sheet);
+  run_buffers(sheet);
+  run_all_counted(sheet);
+  run_data(sheet);
+  for (const size_t fastest : {1, 4, 12})
+    for (const bool front : {false, true}) run_ranking(sheet, fastest, front);
+  run_beat(sheet, "gpt2-774m", 8, sheet.pick<double>("small", {6, 8}));
+  run_beat(sheet, "gpt2-1558m", 16, sheet.pick<double>("middle", {8, 10}));
+  run_beat(sheet, "llama2-7b", 16, sheet.pick<double>("large", {20, 24}));
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
