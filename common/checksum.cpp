@@ -6,6 +6,9 @@
 #include <xxhash.h>
 
 #include <fmt/format.h>
+#ifdef __SSE4_2__
+#include <nmmintrin.h>
+#endif
 
 namespace ladder {
 namespace {
@@ -48,15 +51,26 @@ constexpr std::array kTables = [] {
   return tables;
 }();
 
+/// The remainder after 8 more bytes.
+#ifdef __SSE4_2__
+uint32_t and_word(uint32_t a, uint64_t word) {
+  return static_cast<uint32_t>(_mm_crc32_u64(a, word));
+}
+#else
+uint32_t and_word(uint32_t a, uint64_t word) {
+  word ^= a;
+  a = 0;
+  for (size_t i = 0; i < 8; ++i) a ^= kTables[7 - i][word >> 8 * i & 0xff];
+  return a;
+}
+#endif
+
 uint32_t remainder(std::span<const std::byte> run) {
   uint32_t a = 0;
-  while (run.size() >= 8) {
+  for (; run.size() >= 8; run = run.subspan(8)) {
     uint64_t word = 0;
     std::memcpy(&word, run.data(), 8);
-    word ^= a;
-    a = 0;
-    for (size_t i = 0; i < 8; ++i) a ^= kTables[7 - i][word >> 8 * i & 0xff];
-    run = run.subspan(8);
+    a = and_word(a, word);
   }
   for (const std::byte b : run) a = (a >> 8) ^ kTables[0][(a ^ static_cast<uint32_t>(b)) & 0xff];
   return a;

@@ -153,6 +153,7 @@ CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, i
     : files_(plan_files(state, how.file_bytes)), path_(dir.generation(steps).string()), how_(how) {
   if (state.comm && state.comm->rank() > 0) return;
   generation_.emplace(dir, steps);
+  covers_ = covers_of(state, files_);
   manifest_ = manifest_of(state, steps);
   texts_ = texts_of(state);
   if (files_.size() > 2)
@@ -184,7 +185,9 @@ void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
 }
 
 void CheckpointSave::agree(Comm* comm) {
-  const json own = {{"sums", written_.sums},
+  json sums;
+  for (const RunsSum& sum : written_.sums) sums.push_back({sum.crc, sum.cover});
+  const json own = {{"sums", sums},
                     {"error", written_.error},
                     {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
   // A path in the error may not be UTF-8.
@@ -192,21 +195,25 @@ void CheckpointSave::agree(Comm* comm) {
   if (comm) votes = gather_text(*comm, votes[0]);
   if (!generation_) return;
 
-  std::vector<uint32_t> sums(files_.size());
+  std::vector<RunsSum> all(files_.size());
   std::vector<json> not_finite;
   for (size_t rank = votes.size(); rank-- > 0;) {
     const json vote = json::parse(votes[rank]);
     if (const std::string error = vote["error"]; !error.empty())
       written_.error = (votes.size() > 1 ? fmt::format("rank {}: ", rank) : "") + error;
-    for (size_t file = 0; file < sums.size(); ++file)
-      sums[file] ^= vote["sums"][file].get<uint32_t>();
+    for (size_t file = 0; file < all.size(); ++file)
+      all[file] += {vote["sums"][file][0], vote["sums"][file][1]};
     if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
   }
   std::string bad = not_finite_in(manifest_.state);
   if (!not_finite.empty()) bad = std::ranges::min(not_finite)[2];
   if (!bad.empty()) why_not_ = bad + " holds a NaN or an infinity";
-  for (size_t file = 0; file < sums.size(); ++file)
-    manifest_.files[files_[file].name] = sum_of_runs(sums[file], files_[file].plan.bytes);
+  for (size_t file = 0; file < all.size(); ++file) {
+    const auto& [name, plan] = files_[file];
+    manifest_.files[name] = sum_of_runs(all[file].crc, plan.bytes);
+    if (written_.error.empty() && all[file].cover != covers_[file])
+      written_.error = name + ": cannot be right: ranks have not written each byte once";
+  }
 }
 
 void CheckpointSave::publish() {

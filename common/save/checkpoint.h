@@ -64,6 +64,7 @@ class CheckpointSave {
   std::string path_;
   SaveHow how_;
   std::optional<Generation> generation_;  ///< on rank 0
+  std::vector<uint64_t> covers_;          ///< covers_of()
   Manifest manifest_;
   std::map<std::string, std::string> texts_;  ///< files without tensors: name -> content
   Written written_;
