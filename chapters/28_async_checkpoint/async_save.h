@@ -109,8 +109,10 @@ class AsyncSave {
     }
     steps_ = steps;
     save_ = log_.begin_save(state, steps);
+    const int64_t copy = now_ns();
     const TrainingState staged = staging_.copy(ctx, state);
-    wait_ns_ = now_ns() - begin;
+    copy_ns_ = now_ns() - copy;
+    wait_ns_ = copy + copy_ns_ - begin;
     is_written_ = false;
     start([this, staged] { save_->write(Ctx{}, staged); });
   }
@@ -158,7 +160,7 @@ class AsyncSave {
   }
   void end() {
     join();
-    log_.end_save(*save_, steps_, wait_ns_);
+    log_.end_save(*save_, steps_, wait_ns_, copy_ns_);
     save_.reset();
   }
   void finish() {
@@ -173,7 +175,7 @@ class AsyncSave {
   Event span_{};
   std::unique_ptr<CheckpointSave> save_;  ///< under way; null: none
   bool is_written_ = false;               ///< all ranks have written; what is left is the commit
-  int64_t steps_ = 0, wait_ns_ = 0;
+  int64_t steps_ = 0, wait_ns_ = 0, copy_ns_ = 0;
   std::future<void> thread_;  ///< last member: it is waited for before the others are gone
 };
 

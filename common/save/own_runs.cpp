@@ -21,6 +21,15 @@ std::span<const std::byte> bytes_of(Tensor run) {
   return {static_cast<const std::byte*>(run.ptr), static_cast<size_t>(run.bytes())};
 }
 
+/// Where a tensor lies in a file.
+struct FilePlace {
+  int64_t first, elements;
+};
+FilePlace place_of(const SafetensorsPlan& plan, const std::string& name) {
+  const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
+  return {plan.begins[static_cast<size_t>(entry - plan.entries.begin())], entry->shape.size()};
+}
+
 /// Calls use() for neighboring runs as one, if they are neighbors in memory, too.
 class Joined {
  public:
@@ -51,28 +60,31 @@ class Joined {
   Tensor run_;
 };
 
-/// Calls use() for all that this rank writes.
+/// Calls use() for all that this rank writes of the weights.
 /// @param weights as FileOrder::stage() leaves them
-void for_own_runs(const Ctx& ctx, const TrainingState& state, const FileOrder& order,
-                  const Flat& weights, std::span<const PlannedFile> files, const UseRun& use) {
+void for_own_weights(const TrainingState& state, const FileOrder& order, const Flat& weights,
+                     std::span<const PlannedFile> files, const UseRun& use) {
   for (const ParamSpec& spec : state.layout.specs())
     if (order.writes(spec)) {
       const Range turned = is_transposed(spec, state.gpt) ? order.range(spec) : Range{};
       for_weight_runs(files, spec, state.layout.tensor(weights, spec), turned, order.whole(), use);
     }
-  const SafetensorsPlan& plan = files.back().plan;
+}
+
+/// The same for the optimizer's state.
+void for_own_states(const Ctx& ctx, const TrainingState& state, const FileOrder& order,
+                    std::span<const PlannedFile> files, const UseRun& use) {
   for (const auto& [name, tensor] : state.optim) {
-    const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
-    const int64_t first = plan.begins[static_cast<size_t>(entry - plan.entries.begin())];
+    const FilePlace place = place_of(files.back().plan, name);
     const HostCopy host = HostCopy::of(ctx, tensor);
     const Tensor flat = host.tensor().view({tensor.size()});
     Joined joined(use);
     const auto add = [&](int64_t begin, Tensor run) {
-      joined.add(files.size() - 1, first + begin * size_of(run.dtype), run);
+      joined.add(files.size() - 1, place.first + begin * size_of(run.dtype), run);
     };
     if (is_flat(state.layout, tensor)) {
       for_flat_runs(state.layout, state.layout.own(flat), [&](int64_t begin, Tensor run) {
-        if (order.writes(begin, entry->shape.size())) add(begin, run);
+        if (order.writes(begin, place.elements)) add(begin, run);
       });
     } else {
       const Range part = order.part(flat.size());
@@ -217,14 +229,11 @@ std::vector<uint64_t> covers_of(const TrainingState& state, std::span<const Plan
   std::vector<uint64_t> covers;
   for (const PlannedFile& file : files) covers.push_back(cover_of(0, file.plan.bytes));
   // In a flat tensor, nobody has the padding between parameters.
-  const SafetensorsPlan& plan = files.back().plan;
   const ParamLayout whole = state.layout.whole();
   for (const auto& [name, tensor] : state.optim) {
     if (!is_flat(state.layout, tensor)) continue;
-    const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
-    const int64_t bytes = size_of(tensor.dtype), n = entry->shape.size();
-    const int64_t first = plan.begins[static_cast<size_t>(entry - plan.entries.begin())];
-    const int64_t each = div_exact(whole.size(), n);
+    const auto [first, n] = place_of(files.back().plan, name);
+    const int64_t bytes = size_of(tensor.dtype), each = div_exact(whole.size(), n);
     int64_t end = first;
     for (const ParamSpec& spec : whole.specs()) {
       const int64_t begin = first + spec.offset / each * bytes;
@@ -253,13 +262,18 @@ Written write_own_runs(const Ctx& ctx, const TrainingState& state,
     weights = weights.copied_to({.ptr = room.get(), .shape = weights.tensor.shape});
     order.stage(ctx, weights.tensor);
   }
-  for_own_runs(ctx, state, order, weights, files, [&](size_t file, int64_t at, Tensor run) {
+  const UseRun use = [&](size_t file, int64_t at, Tensor run) {
     open.look_at(file, at, run);
     if (packets && !first)
       packets->add(static_cast<int64_t>(file), at, bytes_of(run));
     else
       open.write(file, at, bytes_of(run));
-  });
+  };
+  // A file lets one rank in at a time: they do not all begin with the same.
+  const bool states_first = state.comm && state.comm->rank() % 2 == 1;
+  if (states_first) for_own_states(ctx, state, order, files, use);
+  for_own_weights(state, order, weights, files, use);
+  if (!states_first) for_own_states(ctx, state, order, files, use);
   if (packets && !first) packets->end();
   for (int rank = 1; packets && first && rank < gather->size(); ++rank)
     packets->receive(rank, [&](size_t file, int64_t at, std::span<const std::byte> run) {
