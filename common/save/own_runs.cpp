@@ -167,11 +167,15 @@ class OpenFiles {
       written_.bytes += std::ssize(run);
     });
   }
-  Written finish() {
+  /// @param begin_ns when it began to write
+  Written finish(int64_t begin_ns) {
+    const int64_t written_ns = now_ns();
     for (std::optional<SharedFile>& file : open_) {
       if (file) attempt([&] { file->sync(); });
       written_.sums.push_back(file ? file->sum() : RunsSum{});
     }
+    written_.write_ns = written_ns - begin_ns;
+    written_.sync_ns = now_ns() - written_ns;
     return std::move(written_);
   }
   /// Notes a tensor that is not finite.
@@ -248,6 +252,7 @@ std::vector<uint64_t> covers_of(const TrainingState& state, std::span<const Plan
 Written write_own_runs(const Ctx& ctx, const TrainingState& state,
                        std::span<const PlannedFile> files, const std::string& generation,
                        Comm* gather) {
+  const int64_t begin_ns = now_ns();
   const bool first = !state.comm || state.comm->rank() == 0;
   OpenFiles open(files, generation);
   std::optional<Packets> packets;
@@ -279,7 +284,7 @@ Written write_own_runs(const Ctx& ctx, const TrainingState& state,
     packets->receive(rank, [&](size_t file, int64_t at, std::span<const std::byte> run) {
       open.write(file, at, run);
     });
-  return open.finish();
+  return open.finish(begin_ns);
 }
 
 }  // namespace ladder

@@ -31,6 +31,7 @@ struct Written {
   int64_t bad_file = 0, bad_entry = 0;  ///< where that tensor is in the plan
   std::string error;                    ///< why not all is written; empty: all is on the disk
   int64_t writes = 0, bytes = 0;
+  int64_t write_ns = 0, sync_ns = 0;  ///< how long it wrote, and then waited for the disk
 };
 
 /// RunsSum::cover of each file, summed over ranks, if they write each byte once.
