@@ -8,7 +8,7 @@ import statistics
 from measure import ROOT, run, short_text, table
 
 CHAPTER = "28_async_checkpoint"
-MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 13"
+MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 17"
 WAYS = {"none": "", "gathered by rank 0": "--save-every 4 --gather", "each rank its own": "--save-every 4",
         "async": "--save-every 4 --async", "async, every step": "--save-every 1 --async"}
 ROUNDS = 3
@@ -20,16 +20,17 @@ def middle(numbers):
 
 
 def of_saves(runs, what, of_ranks=max):
-    """Milliseconds of the slower rank, of every save but the last: after that one nothing goes on."""
+    """Milliseconds of the slower rank, but for the first save, for which the system gives new pages, and
+    the last, after which nothing goes on."""
     return [of_ranks(rank[i][what] for rank in r.report["saves"]) for r in runs
-            for i in range(len(r.report["saves"][0]) - 1)]
+            for i in range(1, len(r.report["saves"][0]) - 1)]
 
 
 def while_writing(run):
     """Milliseconds of steps that a thread writes in for half their time at least."""
     spans = {name: [(e["ts"], e["ts"] + e["dur"]) for e in run.events if e.get("name") == name and e["pid"] == 1]
              for name in ("step", "write")}
-    shared = lambda a, b: sum(max(0, min(b, d) - max(a, c)) for c, d in spans["write"])
+    shared = lambda a, b: sum(max(0, min(b, d) - max(a, c)) for c, d in spans["write"][1:])
     return [(b - a) / 1000 for a, b in spans["step"] if shared(a, b) > (b - a) / 2]
 
 
@@ -37,8 +38,8 @@ def row(name, runs, none):
     saves = [rank[0] for rank in runs[0].report["saves"] if rank]
     counted = lambda what: " + ".join(f"{s[what]:,}" for s in saves) or "-"
     is_async = "--async" in WAYS[name]
-    middles = [middle(of_saves(runs, what, min if what == "copy_ms" else max)) if is_async or what != "copy_ms" else "-"
-               for what in ("wait_ms", "copy_ms", "write_ms", "sync_ms")]
+    middles = [middle(of_saves(runs, what)) if is_async or what != "copy_ms" else "-"
+               for what in ("wait_ms", "copy_ms", "write_ms", "sync_ms", "busy_ms")]
     alone = statistics.median(r.report["step_ms_median"] for r in none)
     steps = [ms for r in runs for ms in while_writing(r)]
     during = f"{statistics.median(steps):.0f}, {statistics.median(steps) / alone:.2f} times" if steps else "-"
@@ -86,12 +87,12 @@ def measure():
     seconds = [statistics.median(of_saves(runs[name], "wait_ms")) / 1000
                for name in ("each rank its own", "async")]
     return "\n\n".join([
-        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds, median (least to most), of every save but the last of "
-        "a run: how long training waits, of which the copy; how long a rank writes, and then waits for the "
-        "disk. They are those of the slower rank, but for the copy, in which the faster rank waits for nobody. "
-        f"Writes and bytes of each rank. A step without saves takes {alone} ms; the last but one column has "
-        "steps during which a thread writes.",
-        table(["save", "wait", "copy", "write", "sync", "writes", "bytes", "step", "hash"],
+        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most): how long "
+        "training waits, and how much of that is the copy; how long a rank writes, how long it then waits for "
+        "the disk, and how long it has a core meanwhile. The first save of a run, for which the system gives "
+        "new pages, and the last, after which nothing goes on, are left out. Writes and bytes of each rank. A "
+        f"step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
+        table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "Staging against the wait, computed from these parts:",
         staging(runs),

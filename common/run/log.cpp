@@ -249,6 +249,7 @@ void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns
                     {"copy_ms", ms(copy_ns)},
                     {"write_ms", ms(own.write_ns)},
                     {"sync_ms", ms(own.sync_ns)},
+                    {"busy_ms", ms(own.busy_ns)},
                     {"writes", own.writes},
                     {"bytes", own.bytes}});
   if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());

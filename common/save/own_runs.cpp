@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 
@@ -150,6 +151,13 @@ class Packets {
   std::vector<std::byte> buffer_;
 };
 
+/// How long this thread has had a processor.
+int64_t busy_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
 /// The files as far as this rank writes in them. After an error it writes nothing more.
 class OpenFiles {
  public:
@@ -167,15 +175,15 @@ class OpenFiles {
       written_.bytes += std::ssize(run);
     });
   }
-  /// @param begin_ns when it began to write
-  Written finish(int64_t begin_ns) {
+  Written finish() {
     const int64_t written_ns = now_ns();
     for (std::optional<SharedFile>& file : open_) {
       if (file) attempt([&] { file->sync(); });
       written_.sums.push_back(file ? file->sum() : RunsSum{});
     }
-    written_.write_ns = written_ns - begin_ns;
+    written_.write_ns = written_ns - begin_ns_;
     written_.sync_ns = now_ns() - written_ns;
+    written_.busy_ns = busy_ns() - busy_begin_ns_;
     return std::move(written_);
   }
   /// Notes a tensor that is not finite.
@@ -205,6 +213,7 @@ class OpenFiles {
   std::span<const PlannedFile> plan_;
   std::string generation_;
   std::vector<std::optional<SharedFile>> open_;
+  int64_t begin_ns_ = now_ns(), busy_begin_ns_ = busy_ns();
   Written written_;
 };
 
@@ -252,7 +261,6 @@ std::vector<uint64_t> covers_of(const TrainingState& state, std::span<const Plan
 Written write_own_runs(const Ctx& ctx, const TrainingState& state,
                        std::span<const PlannedFile> files, const std::string& generation,
                        Comm* gather) {
-  const int64_t begin_ns = now_ns();
   const bool first = !state.comm || state.comm->rank() == 0;
   OpenFiles open(files, generation);
   std::optional<Packets> packets;
@@ -284,7 +292,7 @@ Written write_own_runs(const Ctx& ctx, const TrainingState& state,
     packets->receive(rank, [&](size_t file, int64_t at, std::span<const std::byte> run) {
       open.write(file, at, run);
     });
-  return open.finish(begin_ns);
+  return open.finish();
 }
 
 }  // namespace ladder

@@ -32,6 +32,7 @@ struct Written {
   std::string error;                    ///< why not all is written; empty: all is on the disk
   int64_t writes = 0, bytes = 0;
   int64_t write_ns = 0, sync_ns = 0;  ///< how long it wrote, and then waited for the disk
+  int64_t busy_ns = 0;                ///< of both: on a processor
 };
 
 /// RunsSum::cover of each file, summed over ranks, if they write each byte once.
