@@ -97,7 +97,7 @@ class RunLog {
   /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
   /// The same in parts. Every rank calls write() of what begin_save() returns, then agree_on(),
-  /// then publish(), then end_save(). Only agree_on() needs the other ranks.
+  /// then publish(), then end_save().
   std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
   /// @throws NotWritten on rank 0, as end_save() does, if a disk has refused
   void agree_on(CheckpointSave& save);

@@ -39,7 +39,8 @@ struct Written {
 std::vector<uint64_t> covers_of(const TrainingState& state, std::span<const PlannedFile> files);
 
 /// Writes the runs of this rank. Rank 0 also writes the headers of the files. If several ranks hold
-/// a number, one of them writes it. Unless the state is staged, all ranks call it.
+/// a number, one of them writes it. Unless the state is staged, all ranks call it, and a copy of
+/// the weights that this rank writes takes memory meanwhile.
 /// @param generation the directory; another rank may create it at the same time
 /// @param gather null: every rank writes. Otherwise its ranks send their runs to rank 0, which
 /// writes all; all of them call this
