@@ -160,25 +160,15 @@ CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, i
     texts_[kIndexFile] = weights_index(std::span(files_).first(files_.size() - 1));
 }
 
-template <class Act>
-void CheckpointSave::attempt(Act&& act) {
-  if (!written_.error.empty()) return;
-  try {
-    act();
-  } catch (const UserError& e) {
-    written_.error = e.what();
-  }
-}
-
 void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
-  attempt([&] {
+  written_.attempt([&] {
     if (generation_) generation_->create();
   });
   const std::string error = std::move(written_.error);
   written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
   if (!error.empty()) written_.error = error;
   if (!generation_) return;
-  attempt([&] {
+  written_.attempt([&] {
     for (const auto& [name, text] : texts_)
       write_file(generation_->file(name.c_str()), "checkpoint", text);
   });
@@ -218,7 +208,7 @@ void CheckpointSave::agree(Comm* comm) {
 
 void CheckpointSave::publish() {
   if (!generation_ || !why_not_.empty()) return;
-  attempt([&] {
+  written_.attempt([&] {
     manifest_.write(generation_->path());
     generation_->publish();
   });

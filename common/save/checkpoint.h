@@ -57,10 +57,6 @@ class CheckpointSave {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  /// Calls act(), unless something has failed. @throws nothing: a UserError is kept
-  template <class Act>
-  void attempt(Act&& act);
-
   std::vector<PlannedFile> files_;
   std::string path_;
   SaveHow how_;

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "common/error.h"
 #include "common/hf/layout.h"
 #include "common/hf/safetensors.h"
 #include "common/model/shards.h"
@@ -165,7 +164,7 @@ class OpenFiles {
       : plan_(files), generation_(std::move(generation)), open_(files.size()) {}
 
   void write(size_t file, int64_t at, std::span<const std::byte> run) {
-    attempt([&] {
+    written_.attempt([&] {
       if (!open_[file]) {
         make_generation(generation_);
         open_[file].emplace(generation_ + "/" + plan_[file].name, plan_[file].plan.bytes);
@@ -178,7 +177,7 @@ class OpenFiles {
   Written finish() {
     const int64_t written_ns = now_ns();
     for (std::optional<SharedFile>& file : open_) {
-      if (file) attempt([&] { file->sync(); });
+      if (file) written_.attempt([&] { file->sync(); });
       written_.sums.push_back(file ? file->sum() : RunsSum{});
     }
     written_.write_ns = written_ns - begin_ns_;
@@ -200,16 +199,6 @@ class OpenFiles {
   }
 
  private:
-  template <class Do>
-  void attempt(Do&& act) {
-    if (!written_.error.empty()) return;
-    try {
-      act();
-    } catch (const UserError& e) {
-      written_.error = e.what();
-    }
-  }
-
   std::span<const PlannedFile> plan_;
   std::string generation_;
   std::vector<std::optional<SharedFile>> open_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/comm/comm.h"
+#include "common/error.h"
 #include "common/hf/weights.h"
 #include "common/save/shared_file.h"
 #include "common/save/training_state.h"
@@ -26,6 +27,17 @@ bool is_flat(const ParamLayout& layout, const Tensor& tensor);
 
 /// What a rank has written.
 struct Written {
+  /// Calls act(), unless something has failed. @throws nothing: a UserError is kept
+  template <class Act>
+  void attempt(Act&& act) {
+    if (!error.empty()) return;
+    try {
+      act();
+    } catch (const UserError& e) {
+      error = e.what();
+    }
+  }
+
   std::vector<RunsSum> sums;            ///< of its runs in each file
   std::string not_finite;               ///< its first tensor with a NaN or an infinity; empty: none
   int64_t bad_file = 0, bad_entry = 0;  ///< where that tensor is in the plan
