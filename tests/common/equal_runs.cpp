@@ -2,19 +2,22 @@
 // ThreadSanitizer tests/*/threads_runs.txt. A test of a table is one of GoogleTest, on each of the
 // models that stand above it.
 //
-//   on exact                  the tests below run on each table of kernels with each small model,
-//   on small: --layers 2      or with these flags; lines that follow each other add up
-//   test AnyThreads           its name
-//   steps 3                   not kSteps
-//   text 400                  so many bytes of the text, for a short validation;
-//   text +2000                or so many more, to hold out a long sequence
-//   run 04_clipping --clip 1  what the lines below are compared with; their flags come on top of
-//   its same --threads 2          the same bits, of the same chapter same 06_checkpointing     or
-//   of another equal 06_checkpointing    the same bits, with these flags alone other --seed 2 other
-//   weights at the end; than those of all `other` lines above, too resumed                   the
-//   same bits when it stops half-way, saves, and a new run goes on half --ranks 4            the
-//   first half, which saves rest 08_zero1 --ranks 2   goes on from there, and both together have
-//   the same bits
+// clang-format off
+//   on exact                   the tests below run on each table of kernels with each small model,
+//   on small: --layers 2       or with these flags; lines that follow each other add up
+//   test AnyThreads            its name
+//   steps 3                    not kSteps
+//   text 400                   so many bytes of the text, for a short validation;
+//   text +2000                 or so many more, to hold out a long sequence
+//   run 04_clipping --clip 1   what the lines below are compared with; their flags come on top of it
+//   same --threads 2           the same bits, of the same chapter
+//   same 06_checkpointing      or of another
+//   equal 06_checkpointing     the same bits, with these flags alone
+//   other --seed 2             other weights at the end, also than those of all `other` lines above
+//   resumed                    the same bits when it stops half-way, saves, and a new run goes on
+//   half --ranks 4             the first half, which saves
+//   rest 08_zero1 --ranks 2    goes on from there, and both together have the same bits
+// clang-format on
 #include <cctype>
 #include <fstream>
 #include <ostream>
