@@ -143,7 +143,8 @@ std::vector<Strip> strips_of(const ParamSpec& spec, const GptConfig& config, int
   for_pieces(spec, config, [&](HfRow to, int64_t k, int64_t here, int64_t n) {
     const int64_t begin = std::max(k, ceil_div(range.begin - to.row, rows));
     const int64_t end = std::min(k + n, ceil_div(range.end - to.row, rows));
-    if (begin < end) strips.push_back({here + begin - k, begin * rows + to.row, end - begin});
+    const int64_t there = begin * rows + to.row - range.begin;
+    if (begin < end) strips.push_back({here + begin - k, there, end - begin});
   });
   return strips;
 }

@@ -42,8 +42,8 @@ using UseHfRun = std::function<void(size_t tensor, int64_t begin, std::span<cons
 void for_hf_runs(const ParamSpec& spec, const float* part, const GptConfig& config,
                  const UseHfRun& use);
 
-/// n neighbors of a part, from element `here` on. In the file, which has them transposed, they are
-/// elements there, there + rows, there + 2 rows, ...
+/// n neighbors of a part, from element `here` on. In a range of the file's tensor, which has them
+/// transposed, they are elements there, there + rows, there + 2 rows, ...
 struct Strip {
   int64_t here, there, n;
 };

@@ -44,7 +44,7 @@ Range FileOrder::range(const ParamSpec& spec) const {
 void FileOrder::exchange(const ParamSpec& spec, const float* part, float* out) const {
   const std::vector<Owner>& owners = owners_.at(spec.name);
   const int64_t n = std::ssize(owners);
-  const int64_t rows = whole_.spec(spec.name).rows, begin = range(spec).begin;
+  const int64_t rows = whole_.spec(spec.name).rows;
   const auto own = std::ranges::find(owners, rank_, &Owner::rank) - owners.begin();
   const auto bytes = [](std::vector<float>& of) {  // no planted fault is meant for bytes
     return Tensor{.ptr = of.data(), .dtype = Dtype::U8, .shape = {std::ssize(of) * 4}};
@@ -67,7 +67,7 @@ void FileOrder::exchange(const ParamSpec& spec, const float* part, float* out) c
                             static_cast<int>(from.rank));
       at = received.data();
     }
-    turn(strips, at, rows, out - begin);
+    turn(strips, at, rows, out);
   }
 }
 

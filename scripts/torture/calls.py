@@ -62,9 +62,9 @@ def traced(trial, directory, injection):
 
 
 def calls(trials, count, random):
-    """A kill at each system call, of one rank and of threads that write beside the run."""
+    """A kill at each system call: of one rank, of two, and of threads that write beside the run."""
     result = Result("calls")
-    plan = [(trial, *call) for trial in (trials[0], trials[-1]) for call in system_calls(trial)]
+    plan = [(trial, *call) for trial in trials for call in system_calls(trial)]
     for trial, name, n in chosen(plan, count):
         directory = trial.directory()
         try:
@@ -79,7 +79,7 @@ def calls(trials, count, random):
 def errors(trials, count, random):
     """An error from each system call. The program ends with a line, or does without it."""
     result = Result("errors")
-    plan = [(trial, *call, error) for trial in (trials[0], trials[-1])
+    plan = [(trial, *call, error) for trial in trials
             for call in system_calls(trial) for error in ERRORS]
     for trial, name, n, error in chosen(plan, count):
         directory = trial.directory()
