@@ -242,16 +242,10 @@ void RunLog::agree_on(CheckpointSave& save) {
 
 void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns, int64_t copy_ns) {
   check_written(save);
-  const Written& own = save.written();
-  const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
-  saves_.push_back({{"steps", steps},
-                    {"wait_ms", ms(wait_ns)},
-                    {"copy_ms", ms(copy_ns)},
-                    {"write_ms", ms(own.write_ns)},
-                    {"sync_ms", ms(own.sync_ns)},
-                    {"busy_ms", ms(own.busy_ns)},
-                    {"writes", own.writes},
-                    {"bytes", own.bytes}});
+  saves_.push_back(save.report());
+  saves_.back().update({{"steps", steps},
+                        {"wait_ms", 1e-6 * static_cast<double>(wait_ns)},
+                        {"copy_ms", 1e-6 * static_cast<double>(copy_ns)}});
   if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());
 }
 

@@ -214,6 +214,15 @@ void CheckpointSave::publish() {
   });
 }
 
+json CheckpointSave::report() const {
+  const auto ms = [](int64_t ns) { return 1e-6 * static_cast<double>(ns); };
+  return {{"write_ms", ms(written_.write_ns)},
+          {"sync_ms", ms(written_.sync_ns)},
+          {"busy_ms", ms(written_.busy_ns)},
+          {"writes", written_.writes},
+          {"bytes", written_.bytes}};
+}
+
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
                             int64_t steps, SaveHow how) {
   CheckpointSave save(dir, state, steps, how);

@@ -49,6 +49,8 @@ class CheckpointSave {
 
   /// What this rank wrote.
   const Written& written() const { return written_; }
+  /// The same for --report.
+  nlohmann::json report() const;
   /// Why the disk of this rank has refused; empty: it has not. On rank 0, from agree() on, that of
   /// any rank. The previous checkpoint is then whole.
   const std::string& error() const { return written_.error; }

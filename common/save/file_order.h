@@ -12,6 +12,7 @@
 
 namespace ladder {
 
+/// Of the weights of one rank: what it writes, and how it gets that.
 class FileOrder {
  public:
   explicit FileOrder(const TrainingState& state);
