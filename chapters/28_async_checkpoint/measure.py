@@ -89,9 +89,8 @@ def measure():
     return "\n\n".join([
         f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most). Training "
         "waits, also for the copy. A rank writes, then it waits for the disk; of both it has a core for so long. "
-        "The first save of a run, for which the system gives "
-        "new pages, and the last, after which nothing goes on, are left out. Writes and bytes of each rank. A "
-        f"step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
+        "The first save of a run, for which the system gives new pages, and the last, after which nothing goes "
+        f"on, are left out. Writes and bytes of each rank. A step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
         table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "Staging against the wait, computed from these parts:",
