@@ -75,6 +75,7 @@ def page(results, seed):
         "| trial | how many | wrong |",
         "|---|---|---|",
         *rows,
+        *["", *(f"- {result.name}: {wrong}" for result in results for wrong in result.wrong)],
         ""])
 
 
