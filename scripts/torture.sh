@@ -5,7 +5,8 @@
 # whole checkpoint, and the run that goes on from it must have the trace of a run that was never
 # interrupted.
 #
-#   scripts/torture.sh               all of it, about an hour; writes docs/results/torture.md
+#   scripts/torture.sh               all of it, about an hour; writes docs/results/torture.md. Ctrl-C
+#                                    ends it: the page has what was counted so far
 #   scripts/torture.sh --short       a few trials of each part, two minutes; writes nothing
 #   scripts/torture.sh --part kills  one part: kills, calls, errors, writers, power, ranks
 #   scripts/torture.sh --help        all flags

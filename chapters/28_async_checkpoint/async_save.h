@@ -19,6 +19,7 @@
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/save/checkpoint.h"
+#include "common/save/file_order.h"
 #include "kernels/arena.h"
 #include "kernels/transfer.h"
 
@@ -62,24 +63,25 @@ class Staging {
 
   explicit operator bool() const { return params_.ptr != nullptr; }
 
-  /// Copies all tensors. @return the state with the copies in place of the tensors
+  /// Copies all tensors, the weights in the order of the files. All ranks call it, because some
+  /// bytes of the files are another rank's to write. @return the state with the copies in place of
+  /// the tensors
   TrainingState copy(const Ctx& ctx, const TrainingState& state) const {
-    copy_one(ctx, params_, state.params.tensor);
-    for (size_t i = 0; i < optim_.size(); ++i)
-      copy_one(ctx, optim_[i].tensor, state.optim[i].tensor);
+    FileOrder(state).stage(ctx, params_);
+    for (size_t i = 0; i < optim_.size(); ++i) {
+      const Tensor from = state.optim[i].tensor, to = optim_[i].tensor;
+      const HostCopy host = HostCopy::of(ctx, from);
+      std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
+    }
     return {.gpt = state.gpt,
             .layout = state.layout,
             .params = state.params.copied_to(params_),
             .optim = optim_,
-            .comm = state.comm};
+            .comm = state.comm,
+            .is_staged = true};
   }
 
  private:
-  static void copy_one(const Ctx& ctx, const Tensor& to, const Tensor& from) {
-    const HostCopy host = HostCopy::of(ctx, from);
-    std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
-  }
-
   Tensor params_;
   std::vector<NamedTensor> optim_;
 };
@@ -107,8 +109,10 @@ class AsyncSave {
     }
     steps_ = steps;
     save_ = log_.begin_save(state, steps);
+    const int64_t copy = now_ns();
     const TrainingState staged = staging_.copy(ctx, state);
-    wait_ns_ = now_ns() - begin;
+    copy_ns_ = now_ns() - copy;
+    wait_ns_ = copy + copy_ns_ - begin;
     is_written_ = false;
     start([this, staged] { save_->write(Ctx{}, staged); });
   }
@@ -156,7 +160,7 @@ class AsyncSave {
   }
   void end() {
     join();
-    log_.end_save(*save_, steps_, wait_ns_);
+    log_.end_save(*save_, steps_, wait_ns_, copy_ns_);
     save_.reset();
   }
   void finish() {
@@ -171,7 +175,7 @@ class AsyncSave {
   Event span_{};
   std::unique_ptr<CheckpointSave> save_;  ///< under way; null: none
   bool is_written_ = false;               ///< all ranks have written; what is left is the commit
-  int64_t steps_ = 0, wait_ns_ = 0;
+  int64_t steps_ = 0, wait_ns_ = 0, copy_ns_ = 0;
   std::future<void> thread_;  ///< last member: it is waited for before the others are gone
 };
 

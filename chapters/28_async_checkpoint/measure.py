@@ -1,33 +1,62 @@
 """The measured tables of chapter 28: what a save costs in three ways, and how often to save."""
 
+import json
 import math
 import shutil
 import statistics
 
-from measure import ROOT, short_text, table, take_turns
+from measure import ROOT, run, short_text, table
 
 CHAPTER = "28_async_checkpoint"
-MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 6"
-WAYS = {"gathered by rank 0": "--save-every 2 --gather", "each rank its own": "--save-every 2",
-        "async": "--save-every 2 --async", "async, every step": "--save-every 1 --async"}
+MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 17"
+WAYS = {"none": "", "gathered by rank 0": "--save-every 4 --gather", "each rank its own": "--save-every 4",
+        "async": "--save-every 4 --async", "async, every step": "--save-every 1 --async"}
 ROUNDS = 3
+SECTIONS = 8  # of the model: embedding, six blocks, head
 
 
-def middle(numbers, form="{:.0f}"):
-    return form.format(statistics.median(numbers)) + f" ({form.format(min(numbers))} to {form.format(max(numbers))})"
+def middle(numbers):
+    return f"{statistics.median(numbers):.0f} ({min(numbers):.0f} to {max(numbers):.0f})" if numbers else "-"
 
 
-def waits(runs):
-    """The longest of the ranks, of every save but the last: after that one nothing goes on."""
-    return [max(rank[i]["wait_ms"] for rank in r.report["saves"]) for r in runs
-            for i in range(len(r.report["saves"][0]) - 1)]
+def of_saves(runs, what, of_ranks=max):
+    """Milliseconds of the slower rank, but for the first save, for which the system gives new pages, and
+    the last, after which nothing goes on."""
+    return [of_ranks(rank[i][what] for rank in r.report["saves"]) for r in runs
+            for i in range(1, len(r.report["saves"][0]) - 1)]
 
 
-def row(name, runs):
-    saves = [rank[0] for rank in runs[0].report["saves"]]
-    return [name, middle(waits(runs)),
-            " + ".join(f"{s['bytes']:,}" for s in saves), " + ".join(f"{s['writes']:,}" for s in saves),
-            middle([r.report["step_ms_median"] for r in runs]), f"`{runs[0].hash[-1]}`"]
+def while_writing(run):
+    """Milliseconds of steps that a thread writes in for half their time at least."""
+    spans = {name: [(e["ts"], e["ts"] + e["dur"]) for e in run.events if e.get("name") == name and e["pid"] == 1]
+             for name in ("step", "write")}
+    shared = lambda a, b: sum(max(0, min(b, d) - max(a, c)) for c, d in spans["write"][1:])
+    return [(b - a) / 1000 for a, b in spans["step"] if shared(a, b) > (b - a) / 2]
+
+
+def row(name, runs, none):
+    saves = [rank[0] for rank in runs[0].report["saves"] if rank]
+    counted = lambda what: " + ".join(f"{s[what]:,}" for s in saves) or "-"
+    is_async = "--async" in WAYS[name]
+    middles = [middle(of_saves(runs, what)) if is_async or what != "copy_ms" else "-"
+               for what in ("wait_ms", "copy_ms", "write_ms", "sync_ms", "busy_ms")]
+    alone = statistics.median(r.report["step_ms_median"] for r in none)
+    steps = [ms for r in runs for ms in while_writing(r)]
+    during = f"{statistics.median(steps):.0f}, {statistics.median(steps) / alone:.2f} times" if steps else "-"
+    return [name, *middles, counted("writes"), counted("bytes"), during, f"`{runs[0].hash[-1]}`"]
+
+
+def staging(runs):
+    """Rows: bytes of staging against the wait, from the parts that were measured."""
+    asyn, sync = runs["async"], runs["each rank its own"]
+    copy, write = (statistics.median(of_saves(asyn, what)) for what in ("copy_ms", "write_ms"))
+    room = max(r.memory("Staging") for r in asyn)
+    direct = statistics.median(of_saves(sync, "write_ms"))
+    rows = [["all", f"{room:,}", "copy", f"{copy:.0f}"],
+            ["one section", f"{room // SECTIONS:,}", "copy, and writing of all sections but one",
+             f"{copy + direct * (SECTIONS - 1) / SECTIONS:.0f}"],
+            ["none", "0", "writing", f"{direct:.0f}"]]
+    return table(["staging", "bytes", "training waits for", "ms"], rows)
 
 
 def intervals(seconds):
@@ -46,16 +75,26 @@ def intervals(seconds):
 def measure():
     folder = ROOT / "runs" / "saves"
     shutil.rmtree(folder, ignore_errors=True)
-    flags = {name: f"{MODEL} {way} --save runs/saves --overwrite" for name, way in WAYS.items()}
-    runs = take_turns(ROUNDS, CHAPTER, flags, short_text(batch=4, seq_len=256))
+    timeline = folder.parent / "timeline.json"
+    runs = {name: [] for name in WAYS}
+    for _ in range(ROUNDS):
+        for name, way in WAYS.items():
+            flags = f"{MODEL} {way} --timeline {timeline}" + (f" --save {folder} --overwrite" if way else "")
+            runs[name].append(run(CHAPTER, flags, short_text(batch=4, seq_len=256)))
+            runs[name][-1].events = json.loads(timeline.read_text())["traceEvents"]
     shutil.rmtree(folder, ignore_errors=True)
-    seconds = [statistics.median(waits(runs[name])) / 1000 for name in ("each rank its own", "async")]
+    alone = middle([r.report["step_ms_median"] for r in runs["none"]])
+    seconds = [statistics.median(of_saves(runs[name], "wait_ms")) / 1000
+               for name in ("each rank its own", "async")]
     return "\n\n".join([
-        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds that training waits for a save, the slower of both "
-        "ranks: median (least to most). The last save of a run is left out. Bytes and writes of each "
-        "rank. Medians of a step, without its save.",
-        table(["save", "wait", "bytes", "writes", "step", "hash"],
-              [row(name, runs[name]) for name in WAYS]),
+        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most). Training "
+        "waits, also for the copy. A rank writes, then it waits for the disk; of both it has a core for so long. "
+        "The first save of a run, for which the system gives new pages, and the last, after which nothing goes "
+        f"on, are left out. Writes and bytes of each rank. A step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
+        table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],
+              [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
+        "Staging against the wait, computed from these parts:",
+        staging(runs),
         f"With the median waits, {seconds[0]:.2f} and {seconds[1]:.2f} s, and a failure in 50,000 hours of "
         "a device, as chapter 23 takes them: how often to save, and which share of the time writing and "
         "repeated steps take.",

@@ -12,11 +12,6 @@ bool is_llama(const GptConfig& config) {
   return family(config) == Family::Llama || family(config) == Family::Mixtral;
 }
 
-bool is_conv1d(const ParamSpec& spec, const GptConfig& config) {
-  return family(config) == Family::Gpt2 &&
-         (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
-}
-
 /// A row of a tensor in the file.
 struct HfRow {
   size_t tensor;  ///< which of hf_tensors()
@@ -44,7 +39,7 @@ HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
 // Calls f(index in ours, tensor of theirs, index in theirs) for every element that is no padding.
 template <class F>
 void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
-  const bool conv1d = is_conv1d(spec, config);
+  const bool conv1d = is_transposed(spec, config);
   const int64_t K = spec.is_matrix() ? spec.shape.dims[1] : 1;
   const int64_t stride_row = conv1d ? 1 : K, stride_k = conv1d ? spec.rows : 1;
   for (int64_t row = 0; row < spec.rows; ++row) {
@@ -60,6 +55,20 @@ struct Piece {
   int64_t k;  ///< which column of the row is the first
   std::span<const float> from;
 };
+
+/// Calls use(to, k, here, n) for pieces of rows, which are neighbors in the part and in the tensor.
+template <class Use>
+void for_pieces(const ParamSpec& spec, const GptConfig& config, Use&& use) {
+  const int64_t K = spec.stride;
+  spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+    for (const int64_t end = there + n; there < end;) {
+      const int64_t count = std::min(end - there, K - there % K);
+      use(hf_row(spec, config, there / K), there % K, here, count);
+      here += count;
+      there += count;
+    }
+  });
+}
 
 /// Calls use() for pieces that lie in the file as they lie here, or as rows in another order. Only
 /// a run that is put together from several places is copied.
@@ -85,24 +94,6 @@ void for_row_runs(std::span<const Piece> pieces, int64_t K, const UseHfRun& use)
   }
 }
 
-/// The same for a matrix of (rows, K) that lies transposed in the file, as (K, rows).
-void for_column_runs(std::span<const Piece> pieces, int64_t K, int64_t rows, const UseHfRun& use) {
-  std::vector<float> run;
-  int64_t begin = 0;
-  for (int64_t k = 0; k < K; ++k)
-    for (const auto& [to, first, from] : pieces) {
-      if (k < first || k >= first + std::ssize(from)) continue;
-      const int64_t at = k * rows + to.row;
-      if (!run.empty() && at != begin + std::ssize(run)) {
-        use(0, begin, run);
-        run.clear();
-      }
-      if (run.empty()) begin = at;
-      run.push_back(from[static_cast<size_t>(k - first)]);
-    }
-  if (!run.empty()) use(0, begin, run);
-}
-
 /// `name` with another name for its last part but one, such as "qkv_proj" in
 /// "model.layers.0.self_attn.qkv_proj.weight".
 std::string renamed(const std::string& name, const std::string& part) {
@@ -126,27 +117,51 @@ std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config)
     return {part("w1", config.expert_inner()), part("w3", config.expert_inner())};
   if (family(config) == Family::Llama && spec.role == Role::GateUp)
     return {part("gate_proj", config.inner()), part("up_proj", config.inner())};
-  return {{spec.name, is_conv1d(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};
+  return {{spec.name, is_transposed(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};
 }
 
-void for_hf_runs(const ParamSpec& spec, const float* part, const ParamSpec& whole,
-                 const GptConfig& config, const UseHfRun& use) {
-  const int64_t K = spec.stride;
+bool is_transposed(const ParamSpec& spec, const GptConfig& config) {
+  return family(config) == Family::Gpt2 &&
+         (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
+}
+
+void for_hf_runs(const ParamSpec& spec, const float* part, const GptConfig& config,
+                 const UseHfRun& use) {
   std::vector<Piece> pieces;
-  spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
-    for (const int64_t end = there + n; there < end;) {
-      const int64_t count = std::min(end - there, K - there % K);
-      pieces.push_back(
-          {hf_row(spec, config, there / K), there % K, {part + here, static_cast<size_t>(count)}});
-      here += count;
-      there += count;
-    }
+  for_pieces(spec, config, [&](HfRow to, int64_t k, int64_t here, int64_t n) {
+    pieces.push_back({to, k, {part + here, static_cast<size_t>(n)}});
   });
   std::ranges::sort(pieces, {}, [](const Piece& piece) {
     return std::tuple(piece.to.tensor, piece.to.row, piece.k);
   });
-  if (is_conv1d(spec, config)) return for_column_runs(pieces, K, whole.rows, use);
-  for_row_runs(pieces, K, use);
+  for_row_runs(pieces, spec.stride, use);
+}
+
+std::vector<Strip> strips_of(const ParamSpec& spec, const GptConfig& config, int64_t rows,
+                             Range range) {
+  std::vector<Strip> strips;
+  for_pieces(spec, config, [&](HfRow to, int64_t k, int64_t here, int64_t n) {
+    const int64_t begin = std::max(k, ceil_div(range.begin - to.row, rows));
+    const int64_t end = std::min(k + n, ceil_div(range.end - to.row, rows));
+    const int64_t there = begin * rows + to.row - range.begin;
+    if (begin < end) strips.push_back({here + begin - k, there, end - begin});
+  });
+  return strips;
+}
+
+void turn(std::span<const Strip> strips, const float* ours, int64_t rows, float* theirs) {
+  constexpr size_t kLine = 16;
+  for (size_t i = 0, end = 0; i < strips.size(); i = end) {
+    const Strip& first = strips[i];
+    const auto goes_on = [&] {
+      return end < strips.size() && end < i + kLine && strips[end].n == first.n &&
+             strips[end].there == first.there + static_cast<int64_t>(end - i);
+    };
+    for (end = i + 1; goes_on();) ++end;
+    for (int64_t k = 0; k < first.n; ++k)
+      for (size_t j = i; j < end; ++j)
+        theirs[strips[j].there + k * rows] = ours[strips[j].here + k];
+  }
 }
 
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,

@@ -241,7 +241,7 @@ std::string weights_index(std::span<const PlannedFile> files) {
 }
 
 void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
-                     const ParamLayout& whole, const UseRun& use) {
+                     Range turned, const ParamLayout& whole, const UseRun& use) {
   using FileAndByte = std::pair<size_t, int64_t>;
   const ParamSpec& all = whole.spec(spec.name);
   std::vector<FileAndByte> places;
@@ -252,12 +252,16 @@ void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, 
       if (at != plan.entries.end())
         places.emplace_back(file, plan.begins[static_cast<size_t>(at - plan.entries.begin())]);
     }
-  for_hf_runs(spec, part.data<float>(), all, whole.config(),
-              [&](size_t tensor, int64_t begin, std::span<const float> run) {
-                const auto& [file, first] = places.at(tensor);
-                use(file, first + begin * size_of(Dtype::F32),
-                    {.ptr = const_cast<float*>(run.data()), .shape = {std::ssize(run)}});
-              });
+  const auto use_run = [&](size_t tensor, int64_t begin, std::span<const float> run) {
+    const auto& [file, first] = places.at(tensor);
+    use(file, first + begin * size_of(Dtype::F32),
+        {.ptr = const_cast<float*>(run.data()), .shape = {std::ssize(run)}});
+  };
+  const auto* numbers = part.data<float>();
+  if (is_transposed(spec, whole.config()))
+    use_run(0, turned.begin, {numbers, static_cast<size_t>(turned.size())});
+  else
+    for_hf_runs(spec, numbers, whole.config(), use_run);
 }
 
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,

@@ -29,10 +29,11 @@ std::string weights_index(std::span<const PlannedFile> files);
 using UseRun = std::function<void(size_t file, int64_t at, Tensor run)>;
 
 /// Calls use() for the runs of one parameter, or of the part of it that is here.
-/// @param part F32, flat, in host memory: ParamLayout::tensor()
+/// @param part F32, flat, in host memory: ParamLayout::tensor(). If the file has the parameter
+/// transposed, its elements `turned` of the tensor in the file
 /// @param whole the layout of the whole model
 void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
-                     const ParamLayout& whole, const UseRun& use);
+                     Range turned, const ParamLayout& whole, const UseRun& use);
 
 /// A weight in a file.
 struct FoundWeight {

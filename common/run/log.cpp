@@ -240,12 +240,12 @@ void RunLog::agree_on(CheckpointSave& save) {
   check_written(save);
 }
 
-void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns) {
+void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns, int64_t copy_ns) {
   check_written(save);
-  saves_.push_back({{"steps", steps},
-                    {"wait_ms", static_cast<double>(wait_ns) * 1e-6},
-                    {"writes", save.written().writes},
-                    {"bytes", save.written().bytes}});
+  saves_.push_back(save.report());
+  saves_.back().update({{"steps", steps},
+                        {"wait_ms", 1e-6 * static_cast<double>(wait_ns)},
+                        {"copy_ms", 1e-6 * static_cast<double>(copy_ns)}});
   if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());
 }
 

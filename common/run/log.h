@@ -97,12 +97,13 @@ class RunLog {
   /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
   /// The same in parts. Every rank calls write() of what begin_save() returns, then agree_on(),
-  /// then publish(), then end_save(). Only agree_on() needs the other ranks.
+  /// then publish(), then end_save().
   std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
   /// @throws NotWritten on rank 0, as end_save() does, if a disk has refused
   void agree_on(CheckpointSave& save);
   /// @param wait_ns how long training has waited for this save
-  void end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns);
+  /// @param copy_ns how much of that was a copy of the tensors
+  void end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns, int64_t copy_ns = 0);
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }

@@ -80,11 +80,16 @@ void check_files(const RunOptions& o) {
 // A run may not replace the content of a directory unless it goes on from there.
 void check_save(const RunOptions& o) {
   if (o.plan_only) return;
-  if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
-  if (o.overwrite && o.save.empty()) throw UserError("--overwrite needs --save");
-  if (o.gather && o.save.empty()) throw UserError("--gather needs --save");
-  if (o.keep != 1 && o.save.empty()) throw UserError("--keep needs --save");
-  if (o.save.empty()) return;
+  if (o.save.empty()) {
+    const RunOptions unset;
+    for (const auto& [flag, given] : {std::pair("--save-every", o.save_every > 0),
+                                      {"--overwrite", o.overwrite},
+                                      {"--gather", o.gather},
+                                      {"--keep", o.keep != unset.keep},
+                                      {"--shard-mb", o.shard_mb != unset.shard_mb}})
+      if (given) throw UserError("{} needs --save", flag);
+    return;
+  }
   current_generation(o.save);
   const bool goes_on = !o.load.empty() && resolved(o.load) == resolved(o.save);
   if (checkpoint_in(o.save) && !goes_on && !o.overwrite)

@@ -153,38 +153,31 @@ CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, i
     : files_(plan_files(state, how.file_bytes)), path_(dir.generation(steps).string()), how_(how) {
   if (state.comm && state.comm->rank() > 0) return;
   generation_.emplace(dir, steps);
+  covers_ = covers_of(state, files_);
   manifest_ = manifest_of(state, steps);
   texts_ = texts_of(state);
   if (files_.size() > 2)
     texts_[kIndexFile] = weights_index(std::span(files_).first(files_.size() - 1));
 }
 
-template <class Act>
-void CheckpointSave::attempt(Act&& act) {
-  if (!written_.error.empty()) return;
-  try {
-    act();
-  } catch (const UserError& e) {
-    written_.error = e.what();
-  }
-}
-
 void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
-  attempt([&] {
+  written_.attempt([&] {
     if (generation_) generation_->create();
   });
   const std::string error = std::move(written_.error);
   written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
   if (!error.empty()) written_.error = error;
   if (!generation_) return;
-  attempt([&] {
+  written_.attempt([&] {
     for (const auto& [name, text] : texts_)
       write_file(generation_->file(name.c_str()), "checkpoint", text);
   });
 }
 
 void CheckpointSave::agree(Comm* comm) {
-  const json own = {{"sums", written_.sums},
+  json sums;
+  for (const RunsSum& sum : written_.sums) sums.push_back({sum.crc, sum.cover});
+  const json own = {{"sums", sums},
                     {"error", written_.error},
                     {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
   // A path in the error may not be UTF-8.
@@ -192,29 +185,42 @@ void CheckpointSave::agree(Comm* comm) {
   if (comm) votes = gather_text(*comm, votes[0]);
   if (!generation_) return;
 
-  std::vector<uint32_t> sums(files_.size());
+  std::vector<RunsSum> all(files_.size());
   std::vector<json> not_finite;
   for (size_t rank = votes.size(); rank-- > 0;) {
     const json vote = json::parse(votes[rank]);
     if (const std::string error = vote["error"]; !error.empty())
       written_.error = (votes.size() > 1 ? fmt::format("rank {}: ", rank) : "") + error;
-    for (size_t file = 0; file < sums.size(); ++file)
-      sums[file] ^= vote["sums"][file].get<uint32_t>();
+    for (size_t file = 0; file < all.size(); ++file)
+      all[file] += {vote["sums"][file][0], vote["sums"][file][1]};
     if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
   }
   std::string bad = not_finite_in(manifest_.state);
   if (!not_finite.empty()) bad = std::ranges::min(not_finite)[2];
   if (!bad.empty()) why_not_ = bad + " holds a NaN or an infinity";
-  for (size_t file = 0; file < sums.size(); ++file)
-    manifest_.files[files_[file].name] = sum_of_runs(sums[file], files_[file].plan.bytes);
+  for (size_t file = 0; file < all.size(); ++file) {
+    const auto& [name, plan] = files_[file];
+    manifest_.files[name] = sum_of_runs(all[file].crc, plan.bytes);
+    if (written_.error.empty() && all[file].cover != covers_[file])
+      written_.error = name + ": cannot be right: ranks have not written each byte once";
+  }
 }
 
 void CheckpointSave::publish() {
   if (!generation_ || !why_not_.empty()) return;
-  attempt([&] {
+  written_.attempt([&] {
     manifest_.write(generation_->path());
     generation_->publish();
   });
+}
+
+json CheckpointSave::report() const {
+  const auto ms = [](int64_t ns) { return 1e-6 * static_cast<double>(ns); };
+  return {{"write_ms", ms(written_.write_ns)},
+          {"sync_ms", ms(written_.sync_ns)},
+          {"busy_ms", ms(written_.busy_ns)},
+          {"writes", written_.writes},
+          {"bytes", written_.bytes}};
 }
 
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,

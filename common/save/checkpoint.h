@@ -5,6 +5,7 @@
 // The files do not depend on how a run is spread over ranks. It is known before the first write
 // where each byte belongs, so each rank writes its own bytes into the same files. Unless
 // rank 0 gathers them, it gets only checksums, errors and names of tensors that are not finite.
+// file_order.h says which numbers ranks exchange before they write.
 #pragma once
 
 #include <map>
@@ -25,16 +26,16 @@ struct SaveHow {
   bool gather = false;                 ///< rank 0 writes what the others send it
 };
 
-/// A save in three calls: write(), agree(), publish(). Ranks need each other only in agree(). What
-/// fails in any of them is kept in error().
+/// A save in three calls: write(), agree(), publish(). What fails in any of them is kept in
+/// error().
 class CheckpointSave {
  public:
   /// Reads, on rank 0, all of the state that is not tensors.
   /// @param steps how many steps are done
   CheckpointSave(SaveDirectory& dir, const TrainingState& state, int64_t steps, SaveHow how = {});
 
-  /// Writes this rank's bytes to the disk. Unless rank 0 gathers them, it may run in a thread, on a
-  /// copy of the tensors.
+  /// Writes this rank's bytes to the disk. All ranks call it. If the state is staged, and rank 0
+  /// does not gather, no rank needs another: it may run in a thread.
   void write(const Ctx& ctx, const TrainingState& state);
 
   /// All ranks of `comm` call it after write(). Rank 0 learns checksums, errors and what is not
@@ -48,6 +49,8 @@ class CheckpointSave {
 
   /// What this rank wrote.
   const Written& written() const { return written_; }
+  /// The same for --report.
+  nlohmann::json report() const;
   /// Why the disk of this rank has refused; empty: it has not. On rank 0, from agree() on, that of
   /// any rank. The previous checkpoint is then whole.
   const std::string& error() const { return written_.error; }
@@ -56,14 +59,11 @@ class CheckpointSave {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  /// Calls act(), unless something has failed. @throws nothing: a UserError is kept
-  template <class Act>
-  void attempt(Act&& act);
-
   std::vector<PlannedFile> files_;
   std::string path_;
   SaveHow how_;
   std::optional<Generation> generation_;  ///< on rank 0
+  std::vector<uint64_t> covers_;          ///< covers_of()
   Manifest manifest_;
   std::map<std::string, std::string> texts_;  ///< files without tensors: name -> content
   Written written_;

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <memory>
 
-#include "common/error.h"
+#include "common/hf/layout.h"
 #include "common/hf/safetensors.h"
 #include "common/model/shards.h"
 #include "common/save/directory.h"
-#include "kernels/check.h"
+#include "common/save/file_order.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -19,61 +21,76 @@ std::span<const std::byte> bytes_of(Tensor run) {
   return {static_cast<const std::byte*>(run.ptr), static_cast<size_t>(run.bytes())};
 }
 
-/// Which of the ranks that hold a thing writes it. Some layouts have several copies of the model: R
-/// replicas of as many ranks as the layout knows.
-class Writer {
+/// Where a tensor lies in a file.
+struct FilePlace {
+  int64_t first, elements;
+};
+FilePlace place_of(const SafetensorsPlan& plan, const std::string& name) {
+  const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
+  return {plan.begins[static_cast<size_t>(entry - plan.entries.begin())], entry->shape.size()};
+}
+
+/// Calls use() for neighboring runs as one, if they are neighbors in memory, too.
+class Joined {
  public:
-  explicit Writer(const TrainingState& state) {
-    const int64_t ranks = state.comm ? state.comm->size() : 1, each = ranks_of(state.layout);
-    CHECK(ranks >= each, "{} ranks write what {} have", ranks, each);
-    R_ = ranks / each;
-    rank_ = state.comm ? state.comm->rank() : 0;
-    replica_ = rank_ / each;
-    is_alone_ = each == 1;
+  explicit Joined(const UseRun& use) : use_(use) {}
+
+  void add(size_t file, int64_t at, Tensor run) {
+    if (run.size() == 0) return;
+    const bool goes_on = run_ && file == file_ && at == at_ + run_.bytes() &&
+                         run.ptr == static_cast<std::byte*>(run_.ptr) + run_.bytes();
+    if (goes_on) {
+      run_.shape.dims[0] += run.size();
+      return;
+    }
+    end();
+    file_ = file;
+    at_ = at;
+    run_ = run;
   }
-  /// Whether this rank's replica writes what begins at `begin` of `all`.
-  bool writes(int64_t begin, int64_t all) const { return begin * R_ / all == replica_; }
-  /// What it writes of n elements that are no flat tensor.
-  Range part(int64_t n) const {
-    if (!is_alone_) return {0, rank_ == 0 ? n : 0};  // other ranks may have other elements
-    if (replica_ >= R_) return {0, 0};
-    return {replica_ * n / R_, (replica_ + 1) * n / R_};
+  void end() {
+    if (run_) use_(file_, at_, run_);
+    run_ = {};
   }
 
  private:
-  int64_t R_, rank_, replica_;
-  bool is_alone_;
+  const UseRun& use_;
+  size_t file_ = 0;
+  int64_t at_ = 0;
+  Tensor run_;
 };
 
-/// Calls use() for all that this rank writes.
-void for_own_runs(const Ctx& ctx, const TrainingState& state, std::span<const PlannedFile> files,
-                  const UseRun& use) {
-  const Writer writer(state);
-  const ParamLayout whole = state.layout.whole();
-  {
-    const HostCopy host = HostCopy::of(ctx, state.params.tensor);
-    const Flat params = state.params.copied_to(host.tensor());
-    for (const ParamSpec& spec : state.layout.specs())
-      if (!spec.is_copy && writer.writes(spec.whole_offset, state.layout.whole_size()))
-        for_weight_runs(files, spec, state.layout.tensor(params, spec), whole, use);
-  }
-  const SafetensorsPlan& plan = files.back().plan;
+/// Calls use() for all that this rank writes of the weights.
+/// @param weights as FileOrder::stage() leaves them
+void for_own_weights(const TrainingState& state, const FileOrder& order, const Flat& weights,
+                     std::span<const PlannedFile> files, const UseRun& use) {
+  for (const ParamSpec& spec : state.layout.specs())
+    if (order.writes(spec)) {
+      const Range turned = is_transposed(spec, state.gpt) ? order.range(spec) : Range{};
+      for_weight_runs(files, spec, state.layout.tensor(weights, spec), turned, order.whole(), use);
+    }
+}
+
+/// The same for the optimizer's state.
+void for_own_states(const Ctx& ctx, const TrainingState& state, const FileOrder& order,
+                    std::span<const PlannedFile> files, const UseRun& use) {
   for (const auto& [name, tensor] : state.optim) {
-    const auto entry = std::ranges::find(plan.entries, name, &SafetensorsPlan::Entry::name);
-    const int64_t first = plan.begins[static_cast<size_t>(entry - plan.entries.begin())];
-    const auto use_run = [&](int64_t begin, Tensor run) {
-      if (run.size() > 0) use(files.size() - 1, first + begin * size_of(run.dtype), run);
-    };
+    const FilePlace place = place_of(files.back().plan, name);
     const HostCopy host = HostCopy::of(ctx, tensor);
     const Tensor flat = host.tensor().view({tensor.size()});
+    Joined joined(use);
+    const auto add = [&](int64_t begin, Tensor run) {
+      joined.add(files.size() - 1, place.first + begin * size_of(run.dtype), run);
+    };
     if (is_flat(state.layout, tensor)) {
       for_flat_runs(state.layout, state.layout.own(flat), [&](int64_t begin, Tensor run) {
-        if (writer.writes(begin, entry->shape.size())) use_run(begin, run);
+        if (order.writes(begin, place.elements)) add(begin, run);
       });
     } else {
-      const Range part = writer.part(flat.size());
-      use_run(part.begin, flat.slice(part.begin, part.size()));
+      const Range part = order.part(flat.size());
+      add(part.begin, flat.slice(part.begin, part.size()));
     }
+    joined.end();
   }
 }
 
@@ -133,6 +150,13 @@ class Packets {
   std::vector<std::byte> buffer_;
 };
 
+/// How long this thread has had a processor.
+int64_t busy_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
 /// The files as far as this rank writes in them. After an error it writes nothing more.
 class OpenFiles {
  public:
@@ -140,7 +164,7 @@ class OpenFiles {
       : plan_(files), generation_(std::move(generation)), open_(files.size()) {}
 
   void write(size_t file, int64_t at, std::span<const std::byte> run) {
-    attempt([&] {
+    written_.attempt([&] {
       if (!open_[file]) {
         make_generation(generation_);
         open_[file].emplace(generation_ + "/" + plan_[file].name, plan_[file].plan.bytes);
@@ -151,10 +175,14 @@ class OpenFiles {
     });
   }
   Written finish() {
+    const int64_t written_ns = now_ns();
     for (std::optional<SharedFile>& file : open_) {
-      if (file) attempt([&] { file->sync(); });
-      written_.sums.push_back(file ? file->runs_sum() : 0);
+      if (file) written_.attempt([&] { file->sync(); });
+      written_.sums.push_back(file ? file->sum() : RunsSum{});
     }
+    written_.write_ns = written_ns - begin_ns_;
+    written_.sync_ns = now_ns() - written_ns;
+    written_.busy_ns = busy_ns() - busy_begin_ns_;
     return std::move(written_);
   }
   /// Notes a tensor that is not finite.
@@ -171,19 +199,10 @@ class OpenFiles {
   }
 
  private:
-  template <class Do>
-  void attempt(Do&& act) {
-    if (!written_.error.empty()) return;
-    try {
-      act();
-    } catch (const UserError& e) {
-      written_.error = e.what();
-    }
-  }
-
   std::span<const PlannedFile> plan_;
   std::string generation_;
   std::vector<std::optional<SharedFile>> open_;
+  int64_t begin_ns_ = now_ns(), busy_begin_ns_ = busy_ns();
   Written written_;
 };
 
@@ -208,6 +227,26 @@ std::vector<PlannedFile> plan_files(const TrainingState& state, int64_t most) {
   return files;
 }
 
+std::vector<uint64_t> covers_of(const TrainingState& state, std::span<const PlannedFile> files) {
+  std::vector<uint64_t> covers;
+  for (const PlannedFile& file : files) covers.push_back(cover_of(0, file.plan.bytes));
+  // In a flat tensor, nobody has the padding between parameters.
+  const ParamLayout whole = state.layout.whole();
+  for (const auto& [name, tensor] : state.optim) {
+    if (!is_flat(state.layout, tensor)) continue;
+    const auto [first, n] = place_of(files.back().plan, name);
+    const int64_t bytes = size_of(tensor.dtype), each = div_exact(whole.size(), n);
+    int64_t end = first;
+    for (const ParamSpec& spec : whole.specs()) {
+      const int64_t begin = first + spec.offset / each * bytes;
+      covers.back() -= cover_of(end, begin);
+      end = begin + ceil_div(spec.live(), each) * bytes;
+    }
+    covers.back() -= cover_of(end, first + n * bytes);
+  }
+  return covers;
+}
+
 Written write_own_runs(const Ctx& ctx, const TrainingState& state,
                        std::span<const PlannedFile> files, const std::string& generation,
                        Comm* gather) {
@@ -217,13 +256,26 @@ Written write_own_runs(const Ctx& ctx, const TrainingState& state,
   if (gather) packets.emplace(*gather);
   for (size_t file = 0; file < files.size() && first; ++file)
     open.write(file, 0, std::as_bytes(std::span(files[file].plan.head)));
-  for_own_runs(ctx, state, files, [&](size_t file, int64_t at, Tensor run) {
+  const FileOrder order(state);
+  std::unique_ptr<float[]> room;
+  Flat weights = state.params;
+  if (!state.is_staged) {
+    room.reset(new float[static_cast<size_t>(weights.tensor.size())]);
+    weights = weights.copied_to({.ptr = room.get(), .shape = weights.tensor.shape});
+    order.stage(ctx, weights.tensor);
+  }
+  const UseRun use = [&](size_t file, int64_t at, Tensor run) {
     open.look_at(file, at, run);
     if (packets && !first)
       packets->add(static_cast<int64_t>(file), at, bytes_of(run));
     else
       open.write(file, at, bytes_of(run));
-  });
+  };
+  // A file lets one rank in at a time: they do not all begin with the same.
+  const bool states_first = state.comm && state.comm->rank() % 2 == 1;
+  if (states_first) for_own_states(ctx, state, order, files, use);
+  for_own_weights(state, order, weights, files, use);
+  if (!states_first) for_own_states(ctx, state, order, files, use);
   if (packets && !first) packets->end();
   for (int rank = 1; packets && first && rank < gather->size(); ++rank)
     packets->receive(rank, [&](size_t file, int64_t at, std::span<const std::byte> run) {

@@ -11,6 +11,23 @@
 
 namespace ladder {
 
+/// What is known of runs of a file, in 96 bits. Those of several ranks are put together.
+struct RunsSum {
+  uint32_t crc = 0;    ///< the XOR of what the runs add to the CRC-32C of the file
+  uint64_t cover = 0;  ///< the sum of their cover_of()
+
+  RunsSum& operator+=(const RunsSum& other) {
+    crc ^= other.crc;
+    cover += other.cover;
+    return *this;
+  }
+};
+
+/// random(begin) - random(end), for a random function of places in a file. In the sum over runs a
+/// place drops out if as many runs end there as begin. So the sum is cover_of(0, size) only if runs
+/// cover each byte of a file once: a checksum does not see that a run of zeros is missing.
+uint64_t cover_of(int64_t begin, int64_t end);
+
 class SharedFile {
  public:
   /// Creates the file in its full size, unless another rank has.
@@ -22,8 +39,8 @@ class SharedFile {
   /// Returns when all that was written here is on the disk.
   void sync();
 
-  /// The XOR of what the runs written here add to the CRC-32C of the file.
-  uint32_t runs_sum() const { return sum_; }
+  /// Of the runs written here.
+  RunsSum sum() const { return sum_; }
 
  private:
   [[noreturn]] void fail() const;
@@ -31,7 +48,7 @@ class SharedFile {
   std::string path_;
   int64_t bytes_;
   Descriptor fd_;
-  uint32_t sum_ = 0;
+  RunsSum sum_;
 };
 
 }  // namespace ladder

@@ -19,13 +19,13 @@ from writers import writers
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "results" / "torture.md"
 
-# Part, trials of a whole run and of a short one, what the page says of it.
+# Part, trials of a whole run and of a short one, what the page says of it. The long parts come last.
 PARTS = [(kills, 450, 15, "`kill -9` at a random moment"),
-         (calls, 10**6, 48, "`kill -9` at a system call of any thread, each in turn"),
-         (errors, 10**6, 72, "a system call of any thread that fails (EIO, ENOSPC, EACCES), each in turn"),
          (writers, 100, 4, "two programs save into one directory, with a slow disk; one is killed"),
          (power, 300, 9, "the file system is cut off without its log, then mounted again"),
-         (ranks, 10**6, 8, "ranks that were started differently, that stall or die")]
+         (ranks, 10**6, 8, "ranks that were started differently, that stall or die"),
+         (calls, 10**6, 48, "`kill -9` at a system call of any thread, each in turn"),
+         (errors, 10**6, 72, "a system call of any thread that fails (EIO, ENOSPC, EACCES), each in turn")]
 
 
 def arguments():
@@ -44,6 +44,9 @@ def run(part, count, trials, seed):
         result = part(trials, count, random.Random(f"{part.__name__} {seed}"))
     except Skipped as why:
         result = Result(part.__name__, skipped=str(why))
+    except KeyboardInterrupt:
+        result = Result.latest
+        result.interrupted = True
     state = f"skipped: {result.skipped}" if result.skipped else f"{len(result.wrong)} wrong"
     print(f"torture: {result.name}: {result.trials} trials, {state}, "
           f"{time.monotonic() - begin:.0f} s", flush=True)
@@ -54,8 +57,11 @@ def page(results, seed):
     """docs/results/torture.md"""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                             text=True).stdout.strip()
-    rows = [f"| {told} | {result.trials} | {result.skipped or len(result.wrong)} |"
-            for result, (*_, told) in zip(results, PARTS)]
+    rows = []
+    for i, (*_, told) in enumerate(PARTS):
+        result = results[i] if i < len(results) else Result("", skipped="not run")
+        trials = f"the first {result.trials}" if result.interrupted else result.trials
+        rows.append(f"| {told} | {trials} | {result.skipped or len(result.wrong)} |")
     return "\n".join([
         "# What a checkpoint survives",
         "",
@@ -69,6 +75,7 @@ def page(results, seed):
         "| trial | how many | wrong |",
         "|---|---|---|",
         *rows,
+        *["", *(f"- {result.name}: {wrong}" for result in results for wrong in result.wrong)],
         ""])
 
 
@@ -77,8 +84,10 @@ def main():
     trials = [Trial(args.build, ROOT / "runs" / "torture", "02"),
               Trial(args.build, ROOT / "runs" / "torture", "10", "--ranks", "2"),
               Trial(args.build, ROOT / "runs" / "torture", "28", "--ranks", "2", saving=("--async",))]
-    results = [run(part, short if args.short else whole, trials, args.seed)
-               for part, whole, short, _ in PARTS if args.part in (None, part.__name__)]
+    results = []
+    for part, whole, short, _ in PARTS:
+        if args.part in (None, part.__name__) and not (results and results[-1].interrupted):
+            results.append(run(part, short if args.short else whole, trials, args.seed))
     wrong = sum(len(result.wrong) for result in results)
     if not args.short and not args.part:
         PAGE.write_text(page(results, args.seed))

@@ -27,7 +27,11 @@ class Result:
     trials: int = 0
     wrong: list[str] = field(default_factory=list)
     skipped: str = ""
-    told: str = ""  # what else the table says of it
+    interrupted: bool = False
+    latest = None  # the part that is under way
+
+    def __post_init__(self):
+        Result.latest = self
 
     def add(self, label, problem):
         self.trials += 1

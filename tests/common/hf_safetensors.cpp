@@ -87,6 +87,16 @@ TEST(Crc32c, IsThatOfOthers) {
   EXPECT_EQ(crc("123456789"), 0xe3069283u);
   EXPECT_EQ(crc(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(crc(std::string(32, '\xff')), 0x62a8ab43u);
+  // A long run is computed in parts.
+  std::string text(150'001, 'x');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
+  const auto bytes = std::as_bytes(std::span(text));
+  uint32_t sum = 0;
+  for (size_t i = 0; i < bytes.size(); i += 1000) {
+    const size_t n = std::min<size_t>(1000, bytes.size() - i);
+    sum ^= crc32c_of_run(bytes.subspan(i, n), std::ssize(text) - static_cast<int64_t>(i + n));
+  }
+  EXPECT_EQ(crc32c_of_run(bytes, 0), sum);
 }
 
 TEST_F(Safetensors, ReadsAPartOfATensor) {

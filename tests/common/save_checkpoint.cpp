@@ -104,17 +104,6 @@ TEST_F(Checkpoint, LargeWeightsLieInSeveralFiles) {
   EXPECT_EQ(files_in(dir_.path()).size(), 8u) << "no link of many files is left";
 }
 
-TEST_F(Checkpoint, OnlyTheLatestStays) {
-  for (const int64_t step : {200, 200, 100}) {
-    saved_.fill(static_cast<float>(step));
-    saved_.save(dir_.path(), step);
-    EXPECT_EQ(files_in(dir_.path()).size(), 8u);
-    SmallModel model;
-    EXPECT_EQ(model.load(dir_.path()), step);
-    EXPECT_TRUE(model.bytes() == saved_.bytes());
-  }
-}
-
 TEST_F(Checkpoint, OneThatHasLostAFileIsReplaced) {
   for (const char* lost : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
     std::filesystem::remove(file(lost));

@@ -22,10 +22,10 @@ namespace fs = std::filesystem;
 using Files = std::map<std::string, std::string>;
 
 /// Step `step`, whose tensors depend on it.
-void save_step(const std::string& dir, int64_t step) {
+void save_step(const std::string& dir, int64_t step, int64_t keep = 1) {
   SmallModel model;
   model.fill(static_cast<float>(step));
-  model.save(dir, step);
+  model.save(dir, step, {}, keep);
 }
 
 /// Loads a whole checkpoint, of whatever step.
@@ -151,30 +151,24 @@ std::vector<int64_t> kept_in(const std::string& dir) {
   return steps;
 }
 
-void save_keeping(const std::string& dir, int64_t step, int64_t keep) {
-  SmallModel model;
-  model.fill(static_cast<float>(step));
-  model.save(dir, step, {}, keep);
-}
-
 TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
   using Steps = std::vector<int64_t>;
-  for (int64_t step = 1; step <= 4; ++step) save_keeping(dir_.path(), step, 2);
+  for (int64_t step = 1; step <= 4; ++step) save_step(dir_.path(), step, 2);
   EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4}));
   // Whole, but a program was killed before it switched: it does not count.
   const fs::path never = dir_ / "generation-9.9";
   fs::copy(dir_ / "current", never);
   fs::create_symlink("generation-9.9", never / "current");
   testing::internal::CaptureStderr();
-  save_keeping(dir_.path(), 5, 3);
+  save_step(dir_.path(), 5, 3);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "note: " + never.string() + " is removed, which a killed program had left\n");
   EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4, 5}));
   // What goes on from an older one writes a step that has been there; the oldest by time goes.
-  save_keeping(dir_.path(), 4, 3);
+  save_step(dir_.path(), 4, 3);
   EXPECT_EQ(kept_in(dir_.path()), (Steps{4, 4, 5}));
   expect_whole(dir_.path());
-  save_keeping(dir_.path(), 6, 1);
+  save_step(dir_.path(), 6, 1);
   EXPECT_EQ(kept_in(dir_.path()), (Steps{6}));
 }
 
@@ -183,9 +177,9 @@ TEST_F(SaveDir, KeepsThoseBeforeUntilTheNextIsDurable) {
   bool saved = false;
   for (int i = 0; !saved; ++i) {
     fs::remove_all(dir_ / "a");
-    for (const int64_t step : {1, 2}) save_keeping(dir_ / "a", step, 2);
+    for (const int64_t step : {1, 2}) save_step(dir_ / "a", step, 2);
     bad_disk = {.fail_at = i};
-    const std::string message = user_error([&] { save_keeping(dir_ / "a", 3, 2); });
+    const std::string message = user_error([&] { save_step(dir_ / "a", 3, 2); });
     saved = bad_disk.operations <= i;
     bad_disk = {};
     testing::internal::CaptureStderr();
