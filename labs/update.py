@@ -73,20 +73,27 @@ def functions_of(cindex, root, path):
     return found
 
 
-def ranges(cindex, root, labs):
-    """What ranges.json must hold. @throws Refused if a lab names a function that is not there"""
+def ranges(cindex, root, labs, known):
+    """What ranges.json must hold. Of `known`, what it holds, files that have not changed are taken over.
+
+    @throws Refused if a lab names a function that is not there"""
     wanted = {}
     for lab in (lab for lab in labs if not lab.is_extension):
         for path, names in lab.files.items():
             wanted.setdefault(path, {}).update({name: lab.name for name in names})
     table = {}
     for path, names in sorted(wanted.items()):
+        digest = hashlib.sha256((root / path).read_bytes()).hexdigest()
+        entry = known.get(path)
+        if entry and entry["sha256"] == digest and entry["functions"].keys() == names.keys():
+            table[path] = entry
+            continue
         found = functions_of(cindex, root, path)
         for name, lab in names.items():
             if len(found.get(name, [])) != 1:
                 raise Refused(f"labs/{lab}/lab.toml: {path} has {len(found.get(name, []))} functions {name}")
         table[path] = {
-            "sha256": hashlib.sha256((root / path).read_bytes()).hexdigest(),
+            "sha256": digest,
             "functions": {name: found[name][0] for name in sorted(names)},
         }
     return table
@@ -98,8 +105,12 @@ def main(arguments):
     cindex = libclang()
     if cindex is None:
         return 2
-    text = json.dumps(ranges(cindex, ROOT, all_labs()), indent=1) + "\n"
-    (ROOT / "labs/ranges.json").write_text(text, encoding="utf-8")
+    file = ROOT / "labs/ranges.json"
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none, or a merge that left its marks
+        known = {}
+    file.write_text(json.dumps(ranges(cindex, ROOT, all_labs(), known), indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -87,7 +87,7 @@ class Planted(Tree):
             self.skipTest("no libclang")
         self.replace("chapters/08_zero1/zero1.h", "void finish(", "void finished(")
         with self.assertRaisesRegex(Refused, "zero1.h has 0 functions Zero1::finish"):
-            update.ranges(cindex, self.root, [find("08", self.root)])
+            update.ranges(cindex, self.root, [find("08", self.root)], {})
 
     def test_a_mutant_that_no_longer_fits(self):
         lab = find("08", self.root)
