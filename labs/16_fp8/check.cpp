@@ -103,6 +103,10 @@ void run_scales(Sheet& sheet) {
   const auto size = [&](size_t i) { return std::exp(3 * normals[i]); };
   play("amax of all sizes", size);
   play("powers of two", [&](size_t i) { return std::exp2(std::round(4 * normals[i])); });
+  // A quotient just below a power of two, which a rounded logarithm takes for the power.
+  play("just above 1.75", [&](size_t i) {
+    return std::nextafter(std::ldexp(1.75f, -static_cast<int>(i % 20)), 2.0f);
+  });
   play("one large amax", [&](size_t i) { return i == 3 ? 4000.0f : 1 + std::abs(normals[i]); });
   play("zeros", [&](size_t i) { return i % 20 == 2 ? size(i) : 0; });
   play("NaN and infinity", [&](size_t i) {

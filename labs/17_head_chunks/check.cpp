@@ -17,7 +17,7 @@ void run_sizes(Sheet& sheet) {
     for (const int64_t micro : {1, 4, 6}) {
       std::string said = "refused";
       try {
-        said = fmt::format("{} sequences", HeadChunkOptions{chunk}.of(micro));
+        said = fmt::format("{} sequence(s)", HeadChunkOptions{chunk}.of(micro));
       } catch (const UserError&) {
       }
       sheet.text(fmt::format("sizes/--head-chunk {}: a micro-batch of {}", chunk, micro), said);

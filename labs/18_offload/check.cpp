@@ -119,7 +119,7 @@ void run_failures(Sheet& sheet) {
   const auto ends = [](auto&& call) {
     try {
       call();
-      return "well";
+      return "without an exception";
     } catch (const UserError&) {
       return "with a UserError";
     }
