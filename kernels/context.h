@@ -54,8 +54,9 @@ struct Ctx {
   Device* device = nullptr;          ///< where kernels run; null: on the host, at once
   int threads = 1;                   ///< of this rank on the host
   Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one row on a device
-  int leaves = kLeaves;              ///< leaves of a split sum that this rank has: kLeaves / tp
-  /// How many chunks the tokens of a sequence are in this call. They are folded, unless it is 1.
+  int leaves = kLeaves;              ///< of a split sum, on this rank: kLeaves / tensor ranks
+  /// Into how many chunks this call cuts the tokens of a sequence. Unless it is 1, an early and a
+  /// late chunk make one leaf together (folded: kernels/token_leaves.h).
   int token_chunks = kTokenChunks;
   /// Documents of the next calls. Kernels read both tensors where they compute: in memory of the
   /// host, of a device, or of both. The host changes them only after synchronize(). Null: each of

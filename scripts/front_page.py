@@ -35,7 +35,7 @@ ANSWERS = {
     "05_mixed_precision": "Which numbers must stay FP32, and why does FP16 need a loss scale?",
     "06_checkpointing": "How many bytes does recomputation save, and how much time does it take?",
     "07_ddp": "Who sends what when, and why is the sum over ranks the same for any number of ranks?",
-    "08_zero1": "Why need no rank hold all optimizer states, and what does that cost on the wire?",
+    "08_zero1": "Why does no rank need all optimizer states, and what does that cost on the wire?",
     "09_zero2": "When can a rank give a gradient away, and what does accumulation cost then?",
     "10_zero3": "How does a model train whose weights no rank holds whole (FSDP)?",
     "11_tensor_parallel": "Which matrix is cut by rows, which by columns, and where must ranks talk?",

@@ -1,7 +1,7 @@
-// Stochastic gradient descent, with momentum, plain or in Nesterov's form.
+// Stochastic gradient descent: plain, with momentum, or with momentum in Nesterov's form.
 //
-//   v = momentum v + g
-//   w = w - lr v                    (heavy ball: Polyak 1964)
+//   v = momentum v + g,    then
+//   w = w - lr v                    (heavy ball: Polyak 1964), or
 //   w = w - lr (g + momentum v)     (--nesterov: Sutskever et al., ICML 2013)
 //
 // The velocity v takes 4 bytes per parameter. Without momentum there is no velocity.
@@ -41,7 +41,8 @@ class Sgd {
  public:
   Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options)
       : layout_(&layout), options_(options) {
-    // own() makes a Flat of a tensor: here of a whole buffer, from chapter 08 on of a rank's part.
+    // own() makes a Flat of the tensor. Here it is a whole buffer; from chapter 08 on it is a
+    // rank's part of one.
     if (options.momentum > 0)
       velocity_ = layout.own(arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()}));
   }

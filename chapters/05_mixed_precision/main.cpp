@@ -87,7 +87,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
@@ -126,7 +126,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Logits of `tokens` (B,T); what backward needs stays in `a`.
+/// Writes the logits of `tokens` (B,T) into a.logits. What backward needs stays in `a`, too.
 void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(w.blocks);
   embed_forward(ctx, a.embed, tokens, w.embed);
@@ -145,7 +145,7 @@ void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor t
   head_forward(ctx, a.logits, a.norm, w.head_w);
 }
 
-/// Gradients of all parameters into `dw`. By now a.logits holds the gradient of the logits.
+/// Puts gradients of all parameters into `dw`. By now a.logits holds the gradient of the logits.
 void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const Activations& a,
               const ActGrads& d, Tensor tokens, Into into) {
   const auto L = std::ssize(w.blocks);

@@ -101,7 +101,8 @@ class Ddp {
     return most;
   }
 
-  /// Backward no longer needs section s of `grads`. F32 (layout.grads().size())
+  /// Call it when backward no longer needs section s of `grads`. If the communication stream has a
+  /// thread, this starts the messages that are then complete. grads F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     if (comm_stream_.is_beside()) start(grads, layout_.section(s).begin);
   }

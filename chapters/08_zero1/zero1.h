@@ -80,7 +80,9 @@ class Zero1 {
         bucket_(options.bucket_mb * (1 << 20) / 4),
         next_(layout.sections()) {}
 
-  /// Backward no longer needs section s of `grads`. F32 (layout.grads().size())
+  /// Call it when backward no longer needs section s of `grads`. If the communication stream has a
+  /// thread, and --bucket-mb are complete, this starts to reduce them.
+  /// grads F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;
     if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);

@@ -104,7 +104,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
@@ -145,7 +145,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l from its input on.
+/// Forward of block l, which reads a.stream(l).
 void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
@@ -241,7 +241,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   text.draw(m.batch, o.run.seed, step);
   const int64_t targets = count_targets(m.batch);
-  m.tp.localize(m.batch);  // from here on rows of this rank's part of the vocabulary
+  m.tp.localize(m.batch);  // from here on row numbers in this rank's part of the vocabulary
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);

@@ -1,11 +1,10 @@
 // Tensor parallelism: ranks share each layer (Shoeybi et al., "Megatron-LM", arXiv 1909.08053).
 //
-// A rank has some of the attention heads and some of the MLP's channels. Up to these, a part needs
+// A rank has some of the attention heads and some of the MLP's channels. To compute these, it needs
 // no other rank. The projection that follows reads the channels of all ranks, so its product is a
 // sum over ranks. In backward, the gradient of the part's input is a sum over ranks, too:
 //
-//            norm --f--> qkv, attention --> proj --g--> residual        all ranks have the stream
-//            whole
+//            norm --f--> qkv, attention --> proj --g--> residual
 //
 //            forward           backward
 //      f     nothing           all-reduce of the gradient of norm's output

@@ -102,7 +102,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), MBS = layout.micro, T = layout.gpt.seq_len;
   MemoryBytes bytes;
@@ -141,7 +141,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l of the part from its input on.
+/// Forward of block l of the part. It reads stream(l) of its activations.
 void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
@@ -156,8 +156,8 @@ void forward_block(Memory& m, const InFlight& f, int64_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or is computed again.
+/// Writes the output of the part, and in the last part what the head reads. What backward needs
+/// stays in the slot of the micro-batch, or is computed again.
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
@@ -194,7 +194,7 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
                   m.w.blocks[f.first_block + l]);
 }
 
-/// Gradients of what block l of the part read, and of all activations inside.
+/// Gradients of the input of block l of the part, and of all activations inside the block.
 void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, int64_t l) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -282,8 +282,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// Forward of a batch through all stages, with no other in the pipeline. Returns what this stage's
-/// last part has of it.
+/// Forward of a batch, which is alone in the pipeline, through all stages. Returns the tensors of
+/// this stage's last part.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);

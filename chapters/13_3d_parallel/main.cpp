@@ -123,7 +123,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), MBS = layout.micro, T = layout.gpt.seq_len;
   MemoryBytes bytes;
@@ -166,7 +166,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l of the part from its input on.
+/// Forward of block l of the part. It reads stream(l) of its activations.
 void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
@@ -183,8 +183,8 @@ void forward_block(Memory& m, const InFlight& f, int64_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or is computed again.
+/// Writes the output of the part, and in the last part what the head reads. What backward needs
+/// stays in the slot of the micro-batch, or is computed again.
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) {
@@ -227,7 +227,7 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
                   m.w.blocks[f.first_block + l]);
 }
 
-/// Gradients of what block l of the part read, and of all activations inside.
+/// Gradients of the input of block l of the part, and of all activations inside the block.
 void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
@@ -297,7 +297,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.mesh[Axis::Data], count_targets(m.batch));
-  m.tp.localize(m.batch);  // from here on rows of this rank's part of the vocabulary
+  m.tp.localize(m.batch);  // from here on row numbers in this rank's part of the vocabulary
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
@@ -331,8 +331,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// Forward of a batch through all stages, with no other in the pipeline. Returns what this stage's
-/// last part has of it.
+/// Forward of a batch, which is alone in the pipeline, through all stages. Returns the tensors of
+/// this stage's last part.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);
@@ -407,7 +407,7 @@ RankPlan plan_of(Options o, int rank, const std::string& policy) {
                 {Axis::Pipeline, l.stage.traffic(l.acts, l.share)}}};
 }
 
-/// The same of all ranks.
+/// The plans of all ranks.
 MeshPlan plan_of_mesh(const Options& o) {
   return {o.mesh.shape(o.tp, o.pp, o.run.ranks), o.recompute, std::bind_front(plan_of, o)};
 }

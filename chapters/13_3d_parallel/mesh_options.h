@@ -102,8 +102,8 @@ struct MeshOptions {
   void set_ranks(RunOptions& run, const TensorParallelOptions& tp,
                  const PipelineOptions& pp) const {
     if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
-    const bool started = run.ranks == 1 && !run.plan_only;  // perhaps by mpirun
-    const int here = started ? launched_processes() : run.ranks;
+    const bool not_given = run.ranks == 1 && !run.plan_only;  // mpirun may have started several
+    const int here = not_given ? launched_processes() : run.ranks;
     run.ranks = shape(tp, pp, world > 0 ? world : here).size();
     run.plan_only ? run.check_size(run.ranks) : run.check();  // with that many ranks
   }

@@ -85,7 +85,7 @@ inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPla
                      .again = chunks * stage.times_again() * recompute.blocks_again(),
                      .embed = stage.rank.has_embed(),
                      .head = stage.rank.has_head(),
-                     .gathers = 4},  // two branches, of each its input and the gradient
+                     .gathers = 4},  // in each of two branches: the input, and the gradient
                     sequences);
 }
 

@@ -160,7 +160,7 @@ inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic&
   return json;
 }
 
-/// --plan-only, for one rank of each stage, without ranks. @throws UserError as a run would
+/// --plan-only, for one rank of each stage. It starts no ranks. @throws UserError as a run would
 inline void show_plan(const RunOptions& run, const MeshPlan& plan,
                       const std::optional<StageTimes>& times) {
   const bool first = launched_local_rank() == 0;

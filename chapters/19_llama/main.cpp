@@ -95,7 +95,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
@@ -134,7 +134,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l from its input on.
+/// Forward of block l, which reads a.stream(l).
 void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];

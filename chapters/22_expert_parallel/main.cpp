@@ -128,7 +128,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
@@ -197,7 +197,7 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   m.exchange.to_origins(ctx, x, product, x.out);
 }
 
-/// Block l from its input on.
+/// Forward of block l, which reads a.stream(l).
 void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
@@ -267,8 +267,8 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int6
   m.exchange.to_origins(ctx, x, d.branch, x.out);
 }
 
-/// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
-/// section they go to the other ranks.
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
+/// the other ranks section by section.
 void backward(Memory& m, const Layout& layout, const Activations& a, const ActGrads& d,
               Tensor tokens, const RouterLossScale& router_scale) {
   const Ctx& ctx = m.ctx;

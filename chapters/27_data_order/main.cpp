@@ -111,7 +111,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), rows = layout.rows;
   MemoryBytes bytes;
@@ -155,7 +155,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l from its input on.
+/// Forward of block l, which reads a.stream(l).
 void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
@@ -206,8 +206,8 @@ void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   if (k + 1 == GA) m.ddp.ready(m.grads.sum(), s);
 }
 
-/// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
-/// section they go to the other ranks.
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
+/// the other ranks section by section.
 void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Activations& a,
               const ActGrads& d, Tensor tokens) {
   const Ctx& ctx = m.ctx;

@@ -114,7 +114,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// What the formulas of the README say that Memory will take.
+/// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.shard.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
@@ -159,7 +159,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Block l from its input on.
+/// Forward of block l, which reads a.stream(l).
 void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
@@ -212,8 +212,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
-/// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
-/// section they go to the other ranks.
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
+/// the other ranks section by section.
 void backward(Memory& m, const Layout& layout, const Activations& a, const ActGrads& d,
               Tensor tokens) {
   const Ctx& ctx = m.ctx;

@@ -1,7 +1,7 @@
 // Comm: a group of ranks that exchange tensors.
 //
 // Sizes and dtypes come from the tensors. All ranks of a group call the same operations in the same
-// order, with equal sizes. A backend that can tell reports ranks that do not.
+// order, with equal sizes. Some backends notice ranks that do not, and report them.
 //
 // The collectives here add floats in whatever order the backend likes (the "reordered" tier). Sums
 // of integers, and maxima, have the same bits in any order. Sums in an order of our own are made of
@@ -37,7 +37,7 @@ class [[nodiscard]] Pending {
     Work() = default;
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
-    /// Without wait(), because an exception unwinds: gives the tensors back.
+    /// If an exception has come before wait(): gives the tensors back.
     virtual ~Work() = default;
     virtual void wait() = 0;
   };

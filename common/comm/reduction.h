@@ -1,7 +1,7 @@
 // Reductions in an order of our choice, made of messages and the `add` kernel.
 //
-// The table shows an all-reduce of b bytes on N ranks: the order of its sum, and what travels. All
-// reductions send 2 (N-1) b in total. They differ in how much of it goes through one rank.
+// The table shows an all-reduce of b bytes on N ranks: the order of its sum, and what travels. The
+// first four send 2 (N-1) b in total. They differ in how much of it goes through one rank.
 //
 //   halving  ((0+1)+(2+3))+((4+5)+(6+7))           every rank sends 2 (N-1)/N b; 2 log2 N messages
 //   tree     the same, for any N (kernels/tree.h)  rank 0 sends log2 N b; 2 log2 N messages
@@ -9,12 +9,12 @@
 //   naive    ((0+1)+2)+3                           rank 0 sends (N-1) b; 2 (N-1) messages
 //   native   the library's                         the library's
 //
-// The number of messages is that of messages which wait for one another. Halving and tree have the
-// bits of a single rank. Halving and ring have no bottleneck. Halving: R. Rabenseifner,
-// "Optimization of Collective Reduction Operations", ICCS 2004. In its all-reduce, each rank keeps
-// those parts that make every message one piece of memory. But a reduce-scatter must leave chunk r
-// on rank r. The chunks for a partner are then every second, every fourth, ... chunk. They are sent
-// one after the other, in N-1 messages; an all-gather does the same.
+// Only messages that wait for one another are counted. Halving and tree have the bits of a single
+// rank. Halving and ring have no bottleneck. Halving: R. Rabenseifner, "Optimization of Collective
+// Reduction Operations", ICCS 2004. In its all-reduce, each rank keeps those parts that make every
+// message one piece of memory. But a reduce-scatter must leave chunk r on rank r. The chunks for a
+// partner are then every second, every fourth, ... chunk. They are sent one after the other, in N-1
+// messages; an all-gather does the same.
 #pragma once
 
 #include <algorithm>

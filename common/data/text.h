@@ -56,8 +56,9 @@ struct TextOptions {
   TextFormat format = {};
   int64_t seq_len;              ///< T
   int64_t vocab;                ///< V; every token must be below it
-  std::string flag = "--data";  ///< that gave the path, for messages
-  /// Of the text, that each token stands for; null: one, or not known of tokens that are no bytes.
+  std::string flag = "--data";  ///< the one that gave the path, for messages
+  /// How many bytes of the text each token stands for. Null: one each if
+  /// tokens are bytes; else it is not known.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
 
   /// Counts targets, and the bytes that they stand for.

@@ -7,8 +7,8 @@
 
 namespace ladder {
 
-/// The Euclidean norm of all gradients together. It is exact in any order of its leaves
-/// (kernels/limbs.h). NaN if any element is NaN or infinite.
+/// The Euclidean norm of all gradients together. Its squares are added as integers, so it has the
+/// same bits in any order (kernels/limbs.h). NaN if any element is NaN or infinite.
 /// @param grads F32
 /// @param limbs I64 (1, kLimbs), workspace that the host can read
 /// @param others the ranks that hold the other shards; all of them call this

@@ -44,7 +44,7 @@ struct MlpSaved {
 };
 /// Written by attn_backward_input, read by attn_backward_weight.
 struct AttnGrads {
-  Tensor dqkv;  ///< as qkv; backward_input leaves it turned back
+  Tensor dqkv;  ///< as qkv; backward_input undoes in it the turn by saved.angles
   Tensor datt;  ///< (B,T,C)
 };
 /// Written by mlp_backward_input, read by mlp_backward_weight.

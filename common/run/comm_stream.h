@@ -32,7 +32,7 @@ class CommStream {
     return 4 * Reducer::workspace_elements(ranks, elements);
   }
 
-  /// Starts a job. Kernels that were called before have written what it reads. The job owns the
+  /// Starts a job. It sees what kernels that were called before have written. The job owns the
   /// tensors that it reads or writes until wait() returns. Then the job is done, on a device, too.
   Pending run(Job job);
 
