@@ -37,7 +37,7 @@ class ArrivalTree {
     return static_cast<size_t>(free - used_.begin());
   }
 
-  /// Leaf i is in `buffer`. Calls join(to, from) for each two buffers that become one. The sum goes
+  /// Term i is in `buffer`. Calls join(to, from) for each two buffers that become one. The sum goes
   /// into `to`, which holds the lower terms.
   template <class Join>
   void add(int64_t i, size_t buffer, Join&& join) {

@@ -11,10 +11,10 @@
 // same number of pairs of a query and a key, T (T + 1) / (2 cp). In contiguous order rank c has the
 // runs 2c and 2c + 1, and the last rank has nearly twice the mean number of pairs.
 //
-// The two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h). So the
-// sum of a rank is a subtree, and a sum over ranks is the rest of the tree. In contiguous order the
-// runs are no leaves. Sums over tokens then have other bits, but the output of attention has the
-// same.
+// Together, the two runs of a rank are whole leaves of the sums over tokens
+// (kernels/token_leaves.h). So the sum of a rank is a subtree, and a sum over ranks is the rest of
+// the tree. In contiguous order the two runs are not whole leaves. Sums over tokens then have other
+// bits, but the output of attention has the same bits.
 #pragma once
 
 #include <algorithm>
@@ -70,8 +70,8 @@ struct OwnTokens {
   AttentionPlace place(int64_t first) const {
     return {T, {tokens(0).begin, tokens(1).begin}, first};
   }
-  /// How many pairs of a query of this rank and one of these keys count: the query sees the key.
-  /// `keys` are tokens of the whole sequence. The number is that of one head.
+  /// The number of pairs of a query of this rank and one of `keys` that it sees, in one head.
+  /// `keys` are tokens of the whole sequence.
   int64_t pairs(Range keys) const {
     int64_t sum = 0;
     for (const int i : {0, 1})
@@ -122,7 +122,7 @@ struct ContextOptions {
   }
 
   /// cp x dp ranks.
-  /// @throws UserError if they cannot share sequences so, naming what is legal
+  /// @throws UserError if they cannot share sequences in this way, naming what is legal
   MeshShape mesh(const GptConfig& gpt, int ranks) const {
     const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
     if (!cuts(cp))

@@ -26,7 +26,8 @@ namespace ladder {
 
 class ContextParallel {
  public:
-  /// @param ctx   adds its share of the chunks of a sum over tokens: kTokenChunks / group.size()
+  /// @param ctx   its token_chunks is kTokenChunks / group.size(), this rank's share of the chunks
+  ///              of a sum over tokens
   /// @param group ranks that share each sequence
   /// @param micro sequences of a micro-batch: 1, if there are several ranks
   ContextParallel(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
@@ -69,7 +70,7 @@ class ContextParallel {
   // ---- tokens -----------------------------------------------------------------------------------
   /// Whole sequences (MBS,T): they are drawn into this, then ranks take their tokens.
   const Batch& whole() const { return whole_; }
-  /// own (n,T/cp) = this rank's tokens and targets of the first n of whole().
+  /// own (n,T/cp) = this rank's tokens and targets of the first n sequences of whole().
   void take(const Batch& own) const {
     const auto part = [&](const Tensor& to, const Tensor& from) {
       for (int64_t b = 0; b < to.dim(0); ++b)
@@ -83,7 +84,7 @@ class ContextParallel {
     part(own.targets, whole_.targets);
   }
 
-  // ---- parts that need other tokens -------------------------------------------------------------
+  // ---- parts that need positions or other tokens ------------------------------------------------
   /// Does what ladder::embed_forward() does for whole sequences. Each of the two runs reads its own
   /// rows of the position table.
   void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& p) const {
@@ -96,8 +97,8 @@ class ContextParallel {
     }
   }
   /// Does what ladder::embed_backward_weight() does for whole sequences. There is one sequence, so
-  /// the gradient of a position is its row of dout. Positions of other ranks get -0, to which the
-  /// sum over ranks adds the gradients of those ranks.
+  /// the gradient of a position is its row of dout. Positions of other ranks get -0, which
+  /// changes nothing in the sum over ranks (docs/same_bits.md).
   void embed_backward_weight(const Ctx& ctx, const EmbedTensors& g, Tensor dout, Tensor tokens,
                              Into into) const {
     if (own_.cp == 1 || !g.wpe) return ladder::embed_backward_weight(ctx, g, dout, tokens, into);

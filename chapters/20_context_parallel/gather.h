@@ -58,7 +58,7 @@ class GatherAttention : public PieceAttention {
   void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) override {
     take_queries(ctx, saved.qkv);
     gather_keys(ctx, saved.qkv);
-    const Tensor dq = sum_.o;
+    const Tensor dq = sum_.o;  // memory that backward does not need otherwise
     backward_piece(ctx, dq, dkv_, d, saved, kv_, {0, s.own.T});
     put_queries(ctx, d.dqkv, dq);
     const Span span(ctx, "reduce_scatter");

@@ -71,7 +71,7 @@ struct Layout {
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t N = o.run.ranks;  ///< ranks
-  /// Those that share a sequence are neighbors.
+  /// Ranks that share a sequence are neighbors.
   MeshShape mesh = o.context.mesh(gpt, o.run.ranks);
   OwnTokens own = o.context.own_tokens(gpt, mesh, rank);
   GptConfig own_gpt = own_part(gpt, own.cp);  ///< with this rank's tokens of a sequence

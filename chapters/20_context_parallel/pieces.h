@@ -1,6 +1,6 @@
 // Attention in pieces: all queries of a rank with some of the keys. `gather` has one piece with all
-// keys; `ring` has one for each run of keys. Keys and values travel, queries do not. In qkv they
-// lie side by side, so both are copied out of it.
+// keys; `ring` has one for each run of keys. Keys and values travel, queries do not. In qkv all
+// three lie side by side, so queries are copied out into one tensor, keys and values into another.
 #pragma once
 
 #include "chapters/20_context_parallel/context.h"

@@ -1,6 +1,6 @@
 // --context ring: keys and values go around a ring of ranks. Each rank computes with those that it
-// has at the moment (Liu et al., "Ring Attention", arXiv 2310.01889; zig-zag order:
-// ring-flash-attention).
+// has at the moment (Liu et al., "Ring Attention", arXiv 2310.01889). The project
+// ring-flash-attention has it in zig-zag order, too.
 //
 //              rank 0       rank 1       rank 2       rank 3
 //   step 0     keys of 0    keys of 1    keys of 2    keys of 3
@@ -106,8 +106,8 @@ class RingAttention : public PieceAttention {
   void show(RunLog& log) override { stream_.show(log); }
   int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
 
-  /// How many buffers the rank that needs most takes, for what waits and for the next one. The
-  /// first is for a tree of 2 cp runs, the second for a tree of cp ranks.
+  /// How many buffers a rank needs at most, for the terms that wait and for the next one. The first
+  /// function is for a tree of 2 cp runs, the second for a tree of cp ranks.
   static int64_t partial_softmaxes(const ContextShape& s) { return s.own.cp + 1; }
   static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 
@@ -146,8 +146,8 @@ class RingAttention : public PieceAttention {
   static void add(const Ctx& ctx, const Tensor& to, const Tensor& from) {
     ctx.kernels->add(ctx, to, to, from);
   }
-  /// Joins what came from rank(step) to the sum of dk and dv. First waits until it has arrived and
-  /// until this rank's own message has left.
+  /// Adds the term that came from rank(step) to the tree of dk and dv. It first waits until that
+  /// term has arrived and until this rank's own message has left.
   void join(const Ctx& ctx, ArrivalTree& dkv, int64_t step, size_t arrived, Pending& sent) const {
     wait(ctx, sent, "wait_for_key_gradients");
     dkv.add(rank(step), arrived,
@@ -155,7 +155,7 @@ class RingAttention : public PieceAttention {
   }
 
   CommStream stream_;                     ///< of this ring; it has a thread of its own
-  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS): step n in n % 2; leaving_ F32
+  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS), [n % 2] in step n; leaving_ is F32
   std::vector<SoftmaxOfSome> softmaxes_;  ///< those that wait; in backward, o is dq
   std::vector<Tensor> gradients_;         ///< of own keys, those that wait; shaped as leaving_
 };

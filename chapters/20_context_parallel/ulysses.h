@@ -137,8 +137,8 @@ class UlyssesAttention : public SharedAttention {
   }
 
   std::unique_ptr<Comm> group_;
-  Tensor out_, inp_;   ///< at most (1,T,N/cp): by rank, what leaves and what arrived
-  Tensor qkv_, dqkv_;  ///< (1,T,N/cp), all tokens of this rank's heads
+  Tensor out_, inp_;   ///< by rank, what leaves and what arrived: (1,T,N/cp), N at most qkv()
+  Tensor qkv_, dqkv_;  ///< (1,T,qkv()/cp), all tokens of this rank's heads
   Tensor att_, datt_;  ///< (1,T,C/cp)
 };
 

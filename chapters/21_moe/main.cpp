@@ -99,7 +99,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // The same of routers and experts, and the biases of routers.
+  // Memory of routers and experts, forward and backward, and the biases of routers.
   Routers routers{arena, layout.gpt, layout.batch, layout.micro, layout.acts, layout.capacity};
   ExpertLayers experts{arena, layout.experts, layout.acts};
   Balance balance{arena, layout.gpt, o.balance};
@@ -178,7 +178,7 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
   if (p.experts.router) forward_experts(m, a.product, s.norm2, l);
   if (p.experts.router) residual_forward(ctx, s.out, s.mid, a.product, {});
   if (!p.mlp.proj_w) return;
-  // All tokens take it. Beside experts those are the shared ones.
+  // All tokens take this MLP. In a block with experts it is the shared experts.
   const Tensor mid = p.experts.router ? s.out : s.mid;
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
   residual_forward(ctx, s.out, mid, a.product, p.residual2_b);

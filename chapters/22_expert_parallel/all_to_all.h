@@ -34,7 +34,7 @@ inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_
     return x.slice(begin[i], begin[i + 1] - begin[i]);
   };
   const int me = group.rank(), size = group.size();
-  // Ranks compare their calls. Their numbers of rows differ, so they compare none.
+  // Ranks check that they all make the same call. Numbers of rows may differ, so the shape is 0.
   const Call call{.operation = Operation::AllToAll,
                   .payload = {.dtype = leaving.dtype, .shape = {0}},
                   .result = flat(arriving).first(arriving_begin.back() * arriving.dim(1)),

@@ -69,7 +69,7 @@ class Exchange {
     bytes[Mem::Workspace] += 4 * s.B * s.own.T * (s.own.k + (is_narrow(s.dtype) ? s.own.C : 0));
   }
 
-  /// Of block l, for own tokens with these choices.
+  /// What block l keeps of its exchange, for own tokens with these choices.
   Exchanged acts(size_t l, const Choices& own) const {
     Exchanged x = kept_[l % kept_.size()];
     x.own = own;
@@ -103,7 +103,7 @@ class Exchange {
   }
   /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
   /// It is rounded once, to the dtype of `to`. Of a token's factors w_e, an owner has the gradients
-  /// of those of its own experts, and +0 for the others. To add +0 changes only -0. These gradients
+  /// of those of its own experts, and +0 for the others. Adding +0 changes only -0. These gradients
   /// are never -0, because combine_backward() sums them from +0. No layout splits that sum.
   void to_origins(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
@@ -139,7 +139,7 @@ class Exchange {
   struct Count {
     int64_t bytes = 0;     ///< that this rank sends, of rows and their numbers
     int64_t out = 0;       ///< rows that leave for owners: one for a token and an owner
-    int64_t each = 0;      ///< rows that would leave with one for a token and an expert
+    int64_t each = 0;      ///< rows that would leave if each token and expert had one
     int64_t in = 0;        ///< rows that arrive from origins
     int64_t computed = 0;  ///< rows of own experts; here rows of own tokens count, too
   };
@@ -160,13 +160,14 @@ class Exchange {
   int32_t owner_of(int32_t expert) const { return static_cast<int32_t>(expert / s.own.E); }
 
   /// taken_ = the choices of tokens, without those that a full expert drops; peer (n,T,w) = the
-  /// owners of what each token takes, each once. Both ascend, since a token's choices do. What is
-  /// left of both is kElsewhere. expert (n,T,k)
+  /// owners of what each token takes, each once. Both ascend, since a token's choices do. All
+  /// other places in both are kElsewhere. expert (n,T,k)
   void take(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
     int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();
     std::fill_n(taken, taken_.size(), kElsewhere);
     std::fill_n(owners, peer.size(), kElsewhere);
+    // How many tokens of this sequence have chosen each expert so far.
     std::vector<int64_t> met(static_cast<size_t>(s.own.E * s.ep));
     for (int64_t token = 0; token < expert.dim(0) * s.own.T; ++token) {
       if (token % s.own.T == 0) std::fill(met.begin(), met.end(), 0);  // the next sequence

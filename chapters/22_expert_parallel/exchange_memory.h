@@ -39,7 +39,7 @@ namespace ladder {
 
 /// Sizes of a layer that ep ranks share.
 struct ExchangeShape {
-  ExpertSizes own;  ///< this rank's experts, and what may come to them
+  ExpertSizes own;  ///< this rank's experts, and what may come to them: own.B is ep B
   int64_t B, ep;    ///< B: sequences of a micro-batch (the README's MBS)
   int64_t most;     ///< c, tokens of a sequence that an expert may have
   Dtype dtype;      ///< of activations
@@ -91,7 +91,8 @@ struct Exchanged {
   Tensor dout;  ///< (ep B,T,C), the gradient of the sums, which has arrived
 };
 
-/// Memory for another block; `first` has that of the first, if there is one.
+/// Memory for one block. `first` is what the first block got, or nothing for the first block
+/// itself. All blocks share its Workspace.
 inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exchanged& first) {
   const ExpertSizes& o = s.own;
   const Shape choices{o.B, o.T, o.k}, tokens{o.B, o.T, o.C};
@@ -117,7 +118,7 @@ inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exc
   x.dout = arena.alloc(Mem::Workspace, "owner_dout", s.dtype, tokens);
   return x;
 }
-/// Its bytes for all blocks.
+/// Bytes that alloc_exchanged() takes for all blocks.
 inline void add_exchanged_bytes(MemoryBytes& bytes, const ExchangeShape& s,
                                 const ActivationPlan& plan) {
   const int64_t A = s.arrived_tokens(), a = size_of(s.dtype), k = s.own.k, C = s.own.C;

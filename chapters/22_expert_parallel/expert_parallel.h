@@ -19,8 +19,8 @@
 //     behind the other. So an owner gets tokens of ep MBS neighboring sequences, in order, and its
 //     sum for the gradient of an expert is a subtree of the tree over sequences. Copies, one in
 //     each group, are the next levels of that tree, and micro-steps the last.
-//   - Loads are integers. Capacities and balance losses are those of single sequences, and a rank
-//     has whole sequences.
+//   - Loads are integers, which add without rounding. Capacities and balance losses belong to
+//     single sequences, and a rank has whole sequences.
 #pragma once
 
 #include <bit>
@@ -56,13 +56,13 @@ struct ExpertParallelOptions {
     line.add("--ep", ep, "ranks that share the experts of a block: 1, 2, 4 or 8");
   }
 
-  /// Before a rank is started. place() knows the model and says more.
+  /// Checks what can be checked before a rank starts. place() knows the model and checks more.
   void check() const {
     if (ep < 1 || ep > kMost || !is_power(ep)) throw UserError("--ep {}: legal are 1, 2, 4, 8", ep);
   }
 
   /// Which experts a rank has; nothing for a model without experts.
-  /// @throws UserError if ranks cannot share them so, naming what is legal
+  /// @throws UserError if ranks cannot share them in this way, naming what is legal
   std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
     const int64_t E = gpt.experts.count;
     if (E == 0 && ep > 1)
@@ -110,7 +110,7 @@ class ExpertStreams {
   /// The stream of section s.
   CommStream& of(int64_t s) { return layout_.is_of_experts(s) ? copies_ : all_; }
 
-  /// As all_gather() of chapter 08, each section on its stream.
+  /// Does what all_gather() of chapter 08 does, with each section on its own stream.
   void all_gather(const Ctx& ctx, Tensor params) {
     const Span span(ctx, "wait_for_params");
     std::vector<Pending> all;
@@ -146,8 +146,8 @@ class ExpertStreams {
   CommStream all_, copies_;
 };
 
-/// The sharded gradients of chapter 09, each section summed on its stream. The stream that the base
-/// gets is that of section 0, the embedding: stream_of() chooses among both.
+/// The sharded gradients of chapter 09, each section summed on its stream. The base class gets
+/// the stream of section 0, the embedding. stream_of() then chooses between the two.
 class ExpertGrads : public ShardedGrads {
  public:
   ExpertGrads(Arena& arena, ExpertStreams& streams, const ParamLayout& layout,
