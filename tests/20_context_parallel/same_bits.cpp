@@ -84,10 +84,10 @@ TEST_F(ContextControls, EveryMessageOfTheRing) {
     EXPECT_TRUE(is_seen(ring, fault)) << fault;
 }
 
-// Bucketed, so that no gradient of a section is reduced meanwhile: ranks would differ in which of two
-// reduce-scatters is the first. Four sections of weights are gathered before the first step. Then
-// come, of two layers, both halves of keys: 4 to 7 in forward, 8 and 9 (the same keys again) and 10
-// and 11 in backward. The gradients of the head are reduce-scatter 0, those of keys 1 and 2.
+// Bucketed, so that no gradient of a section is reduced meanwhile: ranks would differ in which of
+// two reduce-scatters is the first. Four sections of weights are gathered before the first step.
+// Then come, of two layers, both halves of keys: 4 to 7 in forward, 8 and 9 (the same keys again)
+// and 10 and 11 in backward. The gradients of the head are reduce-scatter 0, those of keys 1 and 2.
 TEST_F(ContextControls, EverySumAndGatherOfKeys) {
   const std::string gather = "--cp 4 --context gather --ddp bucketed";
   for (const std::string fault :
