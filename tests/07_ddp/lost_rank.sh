@@ -52,7 +52,7 @@ ends() {
 # mpirun does not wait for those that it has told to end.
 all_gone() {
   for ((i = 0; i < 50; ++i)); do
-    [[ -e /proc/${ranks[0]} || -e /proc/${ranks[1]} || -e /proc/${ranks[2]} ]] || return
+    [[ -e /proc/${ranks[0]} || -e /proc/${ranks[1]} || -e /proc/${ranks[2]} ]] || return 0
     sleep 0.1
   done
   fault "5 s later one of the ranks ${ranks[*]} is still there"
@@ -63,6 +63,7 @@ if [[ $how == killed ]]; then
   kill -KILL "${ranks[1]}"
   ends 20 any
   all_gone
+  echo "killed: all have ended"
   exit
 fi
 for victim in 0 1; do
