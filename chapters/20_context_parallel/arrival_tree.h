@@ -54,7 +54,10 @@ class ArrivalTree {
   }
 
   /// The buffer of the sum, once all terms have arrived.
-  size_t total() const { return waiting_[1]; }
+  size_t total() const {
+    CHECK(waiting_[1] != kNone, "terms are missing of {}", terms_);
+    return waiting_[1];
+  }
 
  private:
   static constexpr size_t kNone = SIZE_MAX;

@@ -159,9 +159,9 @@ class Exchange {
 
   int32_t owner_of(int32_t expert) const { return static_cast<int32_t>(expert / s.own.E); }
 
-  /// taken_ = the choices of tokens, without those that a full expert drops; peer (n,T,w) = the
-  /// owners of what each token takes, each once. Both ascend, since a token's choices do. All
-  /// other places in both are kElsewhere. expert (n,T,k)
+  /// taken_ = the choices of tokens, each in its place. It is kElsewhere where a full expert drops
+  /// the token, and behind the n-th sequence. peer (n,T,w) = the owners of what each token takes,
+  /// each once, then kElsewhere. Owners ascend, since a token's choices do. expert (n,T,k)
   void take(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
     int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();

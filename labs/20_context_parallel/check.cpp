@@ -56,7 +56,7 @@ std::string tree_of(const std::vector<int64_t>& order, int64_t buffers) {
       sums[to] = fmt::format("({} {})", sums[to], sums[from]);
     });
   }
-  return tree.total() < sums.size() ? sums[tree.total()] : "no sum";
+  return sums.at(tree.total());
 }
 
 void run_tree(Sheet& sheet, int64_t terms) {

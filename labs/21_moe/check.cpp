@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ namespace {
 
 Tensor alloc(Arena& arena, Dtype dtype, Shape shape) {
   return arena.zeros(Mem::Workspace, "lab", dtype, shape);
+}
+/// What a function must write itself: what was there before are NaNs.
+Tensor unwritten(Arena& arena, Dtype dtype, Shape shape) {
+  const Tensor x = alloc(arena, dtype, shape);
+  std::memset(x.ptr, 0xff, static_cast<size_t>(x.bytes()));
+  return x;
 }
 /// Some of the choices are kElsewhere.
 Tensor drawn_choices(const Sheet& sheet, Arena& arena, const ChoiceSizes& s, bool elsewhere) {
@@ -67,12 +74,15 @@ void run_choices(Sheet& sheet, const char* what, int64_t E, int64_t k) {
 void run_rows(Sheet& sheet, const ChoiceSizes& s, int64_t capacity, bool elsewhere) {
   Arena arena;
   const Tensor expert = drawn_choices(sheet, arena, s, elsewhere);
-  const ExpertRows rows{.offsets = alloc(arena, Dtype::I32, {s.E + 1}),
-                        .row = alloc(arena, Dtype::I32, {s.B, s.T, s.k}),
-                        .from = alloc(arena, Dtype::I32, {s.B * s.T * s.k})};
-  // What was there before.
-  for (const Tensor& x : {rows.offsets, rows.row, rows.from})
+  // Each with a number behind it that is not its own; and what was there before.
+  const auto memory = [&](int64_t n) {
+    const Tensor x = alloc(arena, Dtype::I32, {n + 1});
     std::fill_n(x.data<int32_t>(), x.size(), 5);
+    return x.first(n);
+  };
+  const ExpertRows rows{.offsets = memory(s.E + 1),
+                        .row = memory(expert.size()).view(expert.shape),
+                        .from = memory(expert.size())};
   sort_by_expert(rows, expert, capacity);
   check_offsets(rows, rows.from.size());
   const std::string where =
@@ -80,6 +90,10 @@ void run_rows(Sheet& sheet, const ChoiceSizes& s, int64_t capacity, bool elsewhe
   sheet.bits(where + ": offsets", integers(rows.offsets, s.E + 1));
   sheet.bits(where + ": row", integers(rows.row, rows.row.size()));
   sheet.bits(where + ": from", integers(rows.from, rows.offsets.data<int32_t>()[s.E]));
+  std::vector<int32_t> behind;
+  for (const Tensor& x : {rows.offsets, rows.row, rows.from})
+    behind.push_back(x.data<int32_t>()[x.size()]);
+  sheet.text(where + ", behind offsets, row and from", fmt::format("{}", fmt::join(behind, " ")));
 }
 
 // ---- the router, in double ----------------------------------------------------------------------
@@ -89,7 +103,7 @@ void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule) {
   const Kernels& ref = kernels_of("ref");
   Ctx ctx;
   ctx.kernels = &ref;
-  const auto real = [&](Shape shape) { return alloc(arena, Dtype::F64, shape); };
+  const auto real = [&](Shape shape) { return unwritten(arena, Dtype::F64, shape); };
   const Tensor logits = drawn_double(sheet, arena, "logits", {s.B, s.T, s.E});
   const Tensor bias = drawn_double(sheet, arena, "bias", {s.E});
   for (int64_t e = 0; e < s.E; ++e) bias.data<double>()[e] *= 0.1;
@@ -127,7 +141,7 @@ void run_gradient(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule, flo
     for (int64_t e = 0; e < s.E; ++e)
       p[e] = rule.sigmoid ? 1 / (1 + std::exp(-x[e])) : std::exp(x[e]) / sum;
   }
-  const Tensor dlogits = alloc(arena, Dtype::F64, logits.shape);
+  const Tensor dlogits = unwritten(arena, Dtype::F64, logits.shape);
   ref.route_backward(ctx, dlogits, dweight, expert, scores, load, logits, rule, balance, z);
   sheet.bits(fmt::format("gradient/{}, {}balance {}", rule.sigmoid ? "sigmoid" : "softmax",
                          rule.renormalize ? "renormalized, " : "", balance),
@@ -158,14 +172,15 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
                         .fc = weights("fc", {s.E, 2 * sizes.F, sizes.C}),
                         .proj_w = weights("proj", {s.E, sizes.C, sizes.F})};
   const ExpertTensors dw{.router = {},
-                         .fc = alloc(arena, Dtype::F32, w.fc.shape),
-                         .proj_w = alloc(arena, Dtype::F32, w.proj_w.shape)};
+                         .fc = unwritten(arena, Dtype::F32, w.fc.shape),
+                         .proj_w = unwritten(arena, Dtype::F32, w.proj_w.shape)};
   const Shape tokens{s.B, s.T, sizes.C}, choices{s.B, s.T, s.k};
-  const Tensor out = alloc(arena, Dtype::F32, tokens), dinp = alloc(arena, Dtype::F32, tokens);
+  const Tensor out = unwritten(arena, Dtype::F32, tokens),
+               dinp = unwritten(arena, Dtype::F32, tokens);
   for (uint64_t micro = 0; micro < 2; ++micro) {
     const Choices chosen{.expert = drawn_choices(sheet, arena, s, /*elsewhere=*/false),
                          .weight = drawn(sheet, arena, "weight", choices, micro),
-                         .dweight = alloc(arena, Dtype::F32, choices)};
+                         .dweight = unwritten(arena, Dtype::F32, choices)};
     const Tensor inp = drawn(sheet, arena, "inp", tokens, micro);
     const ExpertActs acts = layers.acts(0, chosen);
     dispatch_forward(ctx, acts, inp, capacity);
@@ -218,6 +233,10 @@ void run_bias(Sheet& sheet, const ChoiceSizes& s) {
     for (size_t l = 0; l < 2; ++l)
       sheet.bits(fmt::format("bias/block {}: step {}", l, step), balance.bias(l));
   }
+  const Balance never_moves(arena, config, {});
+  never_moves.update();
+  for (size_t l = 0; l < 2; ++l)
+    sheet.bits(fmt::format("bias/block {}: rate 0, before the first load", l), never_moves.bias(l));
 }
 
 void cases(Sheet& sheet) {

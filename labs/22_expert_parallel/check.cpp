@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/22_expert_parallel/exchange.h"
@@ -12,6 +14,7 @@
 #include "common/random.h"
 #include "common/run/backend.h"
 #include "labs/expert_choices.h"
+#include "labs/meetings.h"
 
 namespace ladder::lab {
 namespace {
@@ -29,7 +32,10 @@ std::vector<float> integers(const Tensor& x, int64_t n) {
   return {x.data<int32_t>(), x.data<int32_t>() + n};
 }
 std::vector<float> numbers(const Tensor& x) {
-  return {x.data<float>(), x.data<float>() + x.size()};
+  if (x.dtype == Dtype::F32) return {x.data<float>(), x.data<float>() + x.size()};
+  std::vector<float> wide(static_cast<size_t>(x.size()));
+  std::transform(x.data<Bf16>(), x.data<Bf16>() + x.size(), wide.begin(), value_of<Bf16>);
+  return wide;
 }
 /// Different numbers on each rank.
 void fill(const Sheet& sheet, const Tensor& x, const char* name, int rank) {
@@ -75,6 +81,36 @@ std::vector<int32_t> begins(const std::vector<int32_t>& counts) {
   return begin;
 }
 
+/// Counts the messages of one rank that have been started and not been waited for.
+class Watched : public MeetingComm {
+ public:
+  explicit Watched(Comm& comm)
+      : MeetingComm(comm, [](Operation, const auto& transfer) { transfer(); }), comm_(comm) {}
+  int64_t most() const { return most_; }
+
+ private:
+  struct UnderWay : Pending::Work {
+    UnderWay(Pending message, int64_t& count) : message_(std::move(message)), count_(count) {}
+    void wait() override {
+      message_.wait();
+      --count_;
+    }
+
+   private:
+    Pending message_;
+    int64_t& count_;
+  };
+  Pending watch(Pending message) {
+    most_ = std::max(most_, ++now_);
+    return Pending(std::make_unique<UnderWay>(std::move(message), now_));
+  }
+  Pending do_isend(Tensor data, int to) override { return watch(comm_.isend(data, to)); }
+  Pending do_irecv(Tensor data, int from) override { return watch(comm_.irecv(data, from)); }
+
+  Comm& comm_;
+  int64_t now_ = 0, most_ = 0;
+};
+
 void send_rows(const Sheet& sheet, Comm& comm, Found& found) {
   const Random random(sheet.seed(), "parts");
   std::vector<int32_t> out, in;
@@ -94,8 +130,14 @@ void send_rows(const Sheet& sheet, Comm& comm, Found& found) {
   };
   const Tensor from = memory("leaving"), to = memory("arriving");
   fill(sheet, from, "rows", comm.rank());
-  all_to_all_rows(comm, to, arriving, from, leaving);
+  Watched watched(comm);
+  all_to_all_rows(watched, to, arriving, from, leaving);
   found.add(fmt::format("rows/rank {}", comm.rank()), numbers(to));
+  const OperationCount& call = watched.statistics()[Operation::AllToAll];
+  found.add(fmt::format("rows/call of rank {}", comm.rank()),
+            {static_cast<float>(call.calls), static_cast<float>(call.payload_bytes)});
+  found.add(fmt::format("rows/messages of rank {} under way at once", comm.rank()),
+            {static_cast<float>(watched.most())});
 }
 
 // ---- the exchange -------------------------------------------------------------------------------
@@ -105,9 +147,11 @@ struct Case {
   int64_t ep;
   GptConfig gpt;
   int64_t B, capacity;
+  Dtype dtype = Dtype::F32;
 
   std::string name() const {
-    return fmt::format("{} ranks, --ep {}{}", ranks, ep, capacity > 0 ? ", full experts" : "");
+    return fmt::format("{} ranks, --ep {}{}{}", ranks, ep, capacity > 0 ? ", full experts" : "",
+                       is_narrow(dtype) ? ", BF16" : "");
   }
 };
 
@@ -116,7 +160,7 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   const int rank = world.rank();
   Arena arena;
   Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
-  const ExchangeShape s(c.gpt, c.B, c.ep, c.capacity, Dtype::F32);
+  const ExchangeShape s(c.gpt, c.B, c.ep, c.capacity, c.dtype);
   Exchange exchange(arena, world, s, {});
   RunLog log(run, {.chapter = "22_expert_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
              arena, ctx, &world);
@@ -136,20 +180,26 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   const auto place = [&](const char* gate, const char* what) {
     return fmt::format("{}/rank {}: {}", gate, rank, what);
   };
-  found.add(place("chosen", "owners of tokens"), integers(x.sent.peer, x.sent.peer.size()));
-  found.add(place("chosen", "begins of rows that leave"), integers(x.sent.rows.offsets, c.ep + 1));
-  found.add(place("chosen", "origins of tokens"), integers(x.arrived.peer, x.arrived.peer.size()));
-  found.add(place("chosen", "own experts"), integers(x.chosen.expert, x.chosen.expert.size()));
+  if (!is_narrow(c.dtype)) {  // the case of narrow tokens says nothing of choices
+    found.add(place("chosen", "owners of tokens"), integers(x.sent.peer, x.sent.peer.size()));
+    found.add(place("chosen", "begins of rows that leave"),
+              integers(x.sent.rows.offsets, c.ep + 1));
+    found.add(place("chosen", "origins of tokens"),
+              integers(x.arrived.peer, x.arrived.peer.size()));
+    found.add(place("chosen", "own experts"), integers(x.chosen.expert, x.chosen.expert.size()));
+  }
   found.add(place("there", "weights of own experts"), numbers(x.chosen.weight));
 
   const Shape tokens{c.B, s.own.T, s.own.C};
-  const Tensor inp = arena.zeros(Mem::Activation, "inp", Dtype::F32, tokens);
-  fill(sheet, inp, "inp", rank);
+  const Tensor wide = arena.zeros(Mem::Activation, "wide", Dtype::F32, tokens);
+  fill(sheet, wide, "inp", rank);
+  const Tensor inp = arena.zeros(Mem::Activation, "inp", c.dtype, tokens);
+  ctx.kernels->cast(ctx, inp, wide);
   exchange.to_owners(ctx, x, x.inp, inp);
   found.add(place("there", "tokens"), numbers(x.inp));
 
   fill(sheet, x.out, "out", rank);
-  const Tensor out = arena.zeros(Mem::Activation, "out", Dtype::F32, tokens);
+  const Tensor out = arena.zeros(Mem::Activation, "out", c.dtype, tokens);
   exchange.to_origins(ctx, x, out, x.out);
   found.add(fmt::format("back/rank {}", rank), numbers(out));
 
@@ -160,6 +210,24 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   const int64_t me = rank % c.ep;
   for (int64_t i = 0; i < own.expert.size(); ++i)
     found.of_experts += own.expert.data<int32_t>()[i] / s.own.E != me;
+  if (is_narrow(c.dtype)) return;
+
+  // A validation: one sequence, in memory that has the choices of more.
+  log.begin_step();
+  exchange.begin_step();
+  const Choices one{.expert = own.expert.slice(c.B - 1, 1),
+                    .weight = own.weight.slice(c.B - 1, 1),
+                    .dweight = {}};
+  const Exchanged y = exchange.acts(0, one);
+  exchange.choose(ctx, y);
+  log.end_step({.step = 1, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
+  exchange.report(log, world);
+  const auto later = [&](const char* what) {
+    return fmt::format("chosen/rank {}, then one sequence: {}", rank, what);
+  };
+  found.add(later("own experts"), integers(y.chosen.expert, y.chosen.expert.size()));
+  found.add(later("choices of experts of others, by rank"),
+            log.extra()["expert_parallel"]["rows"]["of_experts"].get<std::vector<float>>());
 }
 
 /// @param predicted gets what the report of each rank predicts
@@ -172,7 +240,7 @@ void run_exchange(Sheet& sheet, const Case& c, std::vector<std::string>& predict
   for (size_t r = 0; r < found.size(); ++r) {
     predicted.push_back(found[r].predicted);
     sent += found[r].sent;
-    each += found[r].of_experts * 4 * (1 + 2 * k + 2 * c.gpt.channels);
+    each += found[r].of_experts * (4 * (1 + 2 * k) + (size_of(c.dtype) + 4) * c.gpt.channels);
   }
   sheet.without_idea("sent", each);
   sheet.count("sent", sent);
@@ -189,17 +257,20 @@ void cases(Sheet& sheet) {
   gpt.channels = sheet.pick<int64_t>("channels", {8, 12});
   gpt.seq_len = sheet.pick<int64_t>("tokens", {5, 6});
   gpt.experts = {.count = 8, .chosen = sheet.pick<int64_t>("taken", {3, 4})};
+  std::vector<Case> all;
   for (const auto& [ranks, ep] : {std::pair<int, int64_t>{2, 2}, {4, 4}, {4, 2}})
-    for (const int64_t capacity : {0, 2}) {
-      const Case c{.ranks = ranks, .ep = ep, .gpt = gpt, .B = 2, .capacity = capacity};
-      std::vector<std::string> predicted;
-      sheet.run(c.name(), [&] { run_exchange(sheet, c, predicted); });
-      // A case of its own: bytes count without it.
-      sheet.run(c.name() + ", the report", [&] {
-        for (size_t r = 0; r < predicted.size(); ++r)
-          sheet.text(fmt::format("formula/rank {}", r), predicted[r]);
-      });
-    }
+    for (const int64_t capacity : {0, 2})
+      all.push_back({.ranks = ranks, .ep = ep, .gpt = gpt, .B = 2, .capacity = capacity});
+  all.push_back({.ranks = 2, .ep = 2, .gpt = gpt, .B = 2, .capacity = 0, .dtype = Dtype::BF16});
+  for (const Case& c : all) {
+    std::vector<std::string> predicted;
+    sheet.run(c.name(), [&] { run_exchange(sheet, c, predicted); });
+    // A case of its own: bytes count without it.
+    sheet.run(c.name() + ", the report", [&] {
+      for (size_t r = 0; r < predicted.size(); ++r)
+        sheet.text(fmt::format("formula/rank {}", r), predicted[r]);
+    });
+  }
 }
 
 }  // namespace
