@@ -261,7 +261,8 @@ class ReadmeCommands(unittest.TestCase):
     def test_shorter(self):
         program = "build/cpu/bin/ch01_sgd --data runs/bible.txt"
         for text, short in [(f"{program} --steps 500\n", f"{program} --steps 3\n"), (f"{program}\n", f"{program} --steps 3\n"),
-                            ("run --steps 500\n", "run --steps 500\n"), ("cmake --preset cpu\nscripts/setup.sh\n", "")]:
+                            ("run --steps 500\n", "run --steps 500\n"),
+                            ('FLAGS="--data runs/bible.txt"\n', 'FLAGS="--data runs/bible.txt"\n'), ("cmake --preset cpu\nscripts/setup.sh\n", "")]:
             self.assertEqual(readme_commands.shortened(text, 3), short)
 
 
