@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Trains a small GPT on the King James Bible in chapters 01, 02, 04 and 06, the last of them on tokens of
-# chapter 24, then runs the same steps on one rank and on eight, side by side. It takes less than ten minutes on two cores, installation and
-# build included. Results go to runs/demo/ and to a page, build/report/index.html.
+# Trains a small GPT on the King James Bible with the programs of chapters 01, 02, 04 and 06, the last
+# of them on tokens of chapter 24. Then it runs the same steps on one rank and on eight, side by side.
+# It takes less than ten minutes on two cores, installation and build included. Results go to
+# runs/demo/ and to a page, build/report/index.html.
 # scripts/compare.sh compares all chapters.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
