@@ -13,16 +13,12 @@
 #include <functional>
 #include <new>
 
-#include <CLI/CLI.hpp>
 #include <benchmark/benchmark.h>
 
-#include "kernels/arena.h"
-#include "kernels/cuda/backend.h"
+#include "bench/gpu.h"
 
 namespace ladder::bench {
 namespace {
-
-namespace cuda = ladder::LADDER_CUDA;
 
 constexpr int64_t C = 768, NH = 12, HS = C / NH, V = 50304, kVocab = 50257;
 
@@ -31,58 +27,6 @@ struct Sizes {
   int64_t B = 64, T = 1024;
   int64_t side = 8192;                ///< of the product that is the ceiling
   int64_t copied = int64_t{1} << 30;  ///< bytes, likewise
-};
-
-/// A device, and tensors on it.
-class Gpu {
- public:
-  Gpu() : device_(cuda::open_device(0)), arena_(device_.get()) {
-    ctx_.kernels = &cuda::kernels();
-    ctx_.device = device_.get();
-    ctx_.scratch =
-        arena_.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, cuda::kernels().scratch_bytes});
-    numbers_ = arena_.alloc(Mem::Activation, "numbers", Dtype::F32, {kNumbers});
-    std::vector<float> some(kNumbers);
-    for (size_t i = 0; i < some.size(); ++i) some[i] = std::sin(static_cast<float>(i * i % 7919));
-    device_->copy(numbers_.ptr, some.data(), numbers_.bytes());
-    device_->synchronize();
-  }
-  const Ctx& ctx() const { return ctx_; }
-  Device& device() const { return *device_; }
-
-  /// In [-1, 1], as different from each other as need be: products of zeros take less power.
-  Tensor random(Dtype dtype, Shape shape) {
-    const Tensor x = arena_.alloc(Mem::Activation, "operand", dtype, shape);
-    for (int64_t begin = 0; begin < x.size(); begin += kNumbers) {
-      const int64_t count = std::min(kNumbers, x.size() - begin);
-      cuda::kernels().cast(ctx_, x.view({x.size()}).slice(begin, count), numbers_.first(count));
-    }
-    return x;
-  }
-  Tensor half(Shape shape) { return random(Dtype::BF16, shape); }
-  Tensor full(Shape shape) { return random(Dtype::F32, shape); }
-  Tensor zeros(Dtype dtype, Shape shape) {
-    return arena_.zeros(Mem::Activation, "operand", dtype, shape);
-  }
-  Tensor tokens(Shape shape) {
-    const Tensor x = arena_.shared(Mem::Activation, "tokens", Dtype::I32, shape);
-    for (int64_t i = 0; i < x.size(); ++i)
-      x.data<int32_t>()[i] = static_cast<int32_t>(i * 7919 % kVocab);
-    return x;
-  }
-  Tensor on_device(const Tensor& x) {
-    const Tensor y = arena_.alloc(Mem::Activation, "operand", x.dtype, x.shape);
-    device_->copy(y.ptr, x.ptr, x.bytes());
-    return y;
-  }
-
- private:
-  static constexpr int64_t kNumbers = 1 << 20;
-
-  std::unique_ptr<Device> device_;
-  Arena arena_;
-  Ctx ctx_;
-  Tensor numbers_;
 };
 
 struct Op {
@@ -112,7 +56,7 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
   const Tensor h = gpu.half({B, T, 4 * C}), g = gpu.half({B, T, 4 * C}), dh = gpu.full({4 * C});
   const Tensor gated = gpu.half({B, T, 2 * C}), qkv = gpu.half({B, T, 3 * C});
   const Tensor angles = gpu.full({T, HS});
-  const Tensor tokens = gpu.tokens({B, T}), wte = gpu.half({V, C}), wpe = gpu.half({T, C});
+  const Tensor tokens = gpu.tokens({B, T}, kVocab), wte = gpu.half({V, C}), wpe = gpu.half({T, C});
   const Tensor dwte = gpu.full({V, C}), dwpe = gpu.full({T, C});
   return {
       moves("norm_forward", {x, y, mean, rstd},
@@ -151,7 +95,7 @@ std::vector<Op> updates_of(Gpu& gpu, const Sizes& s) {
   const Tensor v_scale = gpu.zeros(Dtype::F32, {n / kQuantBlock});
   const Tensor limbs = gpu.zeros(Dtype::I64, {1, kLimbs});
   const Tensor logits = gpu.half({B, s.T, V}), losses = gpu.full({B});
-  const Tensor targets = gpu.tokens({B, s.T});
+  const Tensor targets = gpu.tokens({B, s.T}, kVocab);
   const LionStep lion{.lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
   const AdamStep adam{.lr = 1e-3F,
                       .beta1 = 0.9F,
@@ -211,7 +155,7 @@ std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T;
   const Ctx& ctx = gpu.ctx();
   const Kernels& k = cuda::kernels();
-  auto* scale = new (gpu.tokens({2}).ptr) Fp8Scale;  // of both sides
+  auto* scale = new (gpu.tokens({2}, kVocab).ptr) Fp8Scale;  // of both sides
   const auto codes_of = [&](const Tensor& x, Dtype dtype) {
     Tensor codes = gpu.zeros(dtype, x.shape);
     codes.turned = gpu.zeros(dtype, x.shape).ptr;
@@ -242,11 +186,11 @@ std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, E = 8, M = 2 * B * T;
   const Ctx& ctx = gpu.ctx();
   const Kernels& k = cuda::kernels();
-  const Tensor chosen = gpu.tokens({B, T, 2}), weight = gpu.full({B, T, 2});
+  const Tensor chosen = gpu.tokens({B, T, 2}, kVocab), weight = gpu.full({B, T, 2});
   for (int64_t i = 0; i < M; ++i)  // one of the first four, one of the others
     chosen.data<int32_t>()[i] = chosen.data<int32_t>()[i] % 4 + static_cast<int32_t>(i % 2 * 4);
   const Tensor expert = gpu.on_device(chosen);  // where a router writes it
-  const ExpertRows rows{.offsets = gpu.tokens({E + 1}),
+  const ExpertRows rows{.offsets = gpu.tokens({E + 1}, kVocab),
                         .row = gpu.zeros(Dtype::I32, {B, T, 2}),
                         .from = gpu.zeros(Dtype::I32, {M})};
   const Tensor x = gpu.half({B, T, C}), y = gpu.half({M, C}), dy = gpu.half({M, C});
@@ -276,15 +220,6 @@ std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
           "grouped_matmul_backward_weight", 2 * M * N * C,
           [=, &ctx, &k] { k.grouped_matmul_backward_weight(ctx, dw, h, y, rows, Into::Write); }),
   };
-}
-
-/// Seconds of one of `calls` in a row.
-double seconds(const Gpu& gpu, const std::function<void()>& run, int calls) {
-  gpu.device().synchronize();
-  const int64_t begin = now_ns();
-  for (int i = 0; i < calls; ++i) run();
-  gpu.device().synchronize();
-  return static_cast<double>(now_ns() - begin) * 1e-9 / calls;
 }
 
 /// Thousand millions a second, in the best of several tries.
@@ -349,25 +284,18 @@ int main(int argc, char** argv) {
   app.add_option("--side", sizes.side, "of the product that others are held to");
   app.add_option("--copied", sizes.copied, "bytes of the copy that others are held to");
   app.add_option("--calls", calls, "in a row")->check(CLI::Range(1, 10000));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  if (cuda::device_count() == 0) {
-    fmt::print(stderr, "bench_cuda: no GPU here\n");
-    return 2;
-  }
-  const Ceilings ceilings = measure(sizes, calls);
-  Gpu gpu;
-  benchmark::AddCustomContext("device", gpu.device().name());
-  benchmark::AddCustomContext("ceilings", fmt::format("copy {:.0f} GB/s, product {:.1f} TFLOP/s",
-                                                      ceilings.copy, 1e-3 * ceilings.product));
-  register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
-  register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
-  register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
-  register_ops(gpu, fp8_of(gpu, sizes), ceilings, calls);
-  register_ops(gpu, experts_of(gpu, sizes), ceilings, calls);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return run_on_gpu(app, argc, argv, [&] {
+    const Ceilings ceilings = measure(sizes, calls);
+    Gpu gpu;
+    benchmark::AddCustomContext("device", gpu.device().name());
+    benchmark::AddCustomContext("ceilings", fmt::format("copy {:.0f} GB/s, product {:.1f} TFLOP/s",
+                                                        ceilings.copy, 1e-3 * ceilings.product));
+    register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
+    register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
+    register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
+    register_ops(gpu, fp8_of(gpu, sizes), ceilings, calls);
+    register_ops(gpu, experts_of(gpu, sizes), ceilings, calls);
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+  });
 }

@@ -22,7 +22,7 @@ MPI_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def environment(**more):
-    """Ours, with the threads of peers as they come: what another program prefers is its own matter."""
+    """Our environment, without OMP_WAIT_POLICY: each program chooses itself how its threads wait."""
     env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     return {**env, **MPI_ENV, **more}
 

@@ -54,7 +54,7 @@ def benchmarks(program, pattern, repetitions, *flags):
 
 
 class Both(io.StringIO):
-    """What is printed, on the screen and kept."""
+    """Shows what is printed on the screen, and keeps it."""
 
     def write(self, text):
         sys.__stdout__.write(text)

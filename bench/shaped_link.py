@@ -112,12 +112,12 @@ def body(args, times, reports, rows):
     # One more all-reduce a step counts the targets.
     messages = lambda name: reports[name]["comm"][0]["all_reduce"]["calls"] // args.steps - 1
     return "\n".join([
-        f"`{args.model}`, {run_text(args)}. In a naive step backward takes {backward:.0f} ms and the all-reduces "
-        f"after it {waiting:.0f} ms; {ms_on_the_link(sent):.0f} ms is what 2 x {sent:,} bytes, those of both ranks, "
-        "take on the link, because both directions share its 1 Gbit/s. If the shorter of the two were hidden in "
-        f"the longer, a step would be {limit:.2f} times as fast.", "",
+        f"`{args.model}`, {run_text(args)}. In a naive step backward takes {backward:.0f} ms. The all-reduces after "
+        f"it take {waiting:.0f} ms. By count they take {ms_on_the_link(sent):.0f} ms: each of the two ranks sends "
+        f"{sent:,} bytes, and both directions share the 1 Gbit/s of the link. A step would be {limit:.2f} times as "
+        "fast if the longer of backward and the all-reduces hid the shorter.", "",
         compared(args, times, "naive", {"gradients": str, "messages a step": messages}), "",
-        "A bucket is whole sections (a block, the embedding, the head): of 0 MiB, each by itself. "
+        "A bucket holds whole sections: blocks, the embedding, the head. A bucket of 0 MiB holds one section. "
         "`naive` sends each tensor by itself. \"Times as fast\" is the median of the ratios of the rounds."])
 
 

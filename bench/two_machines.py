@@ -100,7 +100,7 @@ def ladder(machines, args, data, replicas, GA, steps=None):
 
 
 def torch(machines, args, data, replicas, GA):
-    """One process for each rank."""
+    """The same in PyTorch, a process for each rank."""
     flags = (f"--data {data} --batch {BATCH * GA} --micro-batch {BATCH // RANKS} --seq-len {SEQ_LEN} "
              f"--replicas {replicas} --steps {args.steps}")
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +136,7 @@ def crossing(extra, replicas):
 
 
 def counted(machines, args, data, replicas, GA):
-    """The same as the link has counted it, with what TCP adds: of the second and third step."""
+    """The same bytes as the link counts them, with what TCP adds: the mean of the second and third step."""
     sent = []
     for steps in (1, 3):
         before = machines.sent()

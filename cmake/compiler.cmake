@@ -54,6 +54,12 @@ else()
   message(STATUS "LADDER_CPU_TABLE is OFF: this build computes with ref, plain loops, alone")
 endif()
 
+# A sanitizer's objects are large, and lld links them four times as fast.
+find_program(LADDER_LLD ld.lld)
+if(LADDER_LLD AND CMAKE_BUILD_TYPE STREQUAL Debug)
+  add_link_options(-fuse-ld=lld)
+endif()
+
 # For common/ and programs, which call kernels but do little themselves: compile time counts
 # there, and a sanitizer's checks of CLI11 and JSON take a minute a file when optimized.
 add_library(ladder_compile_quickly INTERFACE)

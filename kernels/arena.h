@@ -62,8 +62,8 @@ class Arena {
   /// @throws OutOfMemory naming the tensor, its size and what the arena holds; NoTemporaryFile
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
-  /// The same, but every byte is 0. For gradients, because passes over a whole buffer read the gaps
-  /// between aligned tensors, too; and for states that start at zero.
+  /// The same, but every byte is 0. For states that start at zero. Also for gradients whose whole
+  /// buffer is added or sent (from chapter 04 on): that reads the gaps between tensors, too.
   Tensor zeros(Mem mem, std::string name, Dtype dtype, Shape shape);
 
   /// alloc() for what the host reads or writes in every step, such as tokens and losses. With a

@@ -20,22 +20,22 @@ constexpr int kLeaves = 8;
 constexpr int32_t kPadding = -1;
 
 /// Where documents lie in the B T tokens of one call: several in a row of T tokens, or one in each
-/// row, and then padding. Kernels take each document for a sequence of its own: its positions begin
-/// at 0, it attends to itself alone, has one loss, and is one leaf of every sum over sequences.
+/// row, and then padding. To kernels, each document is a sequence of its own: its positions begin
+/// at 0, it attends only to itself, has one loss, and is one leaf of every sum over sequences.
 ///
 /// That sum is a tree over the documents of a bundle, then a tree over bundles. The documents of a
 /// bundle share a row, or have a row each. Both trees are one if each bundle has the same number of
 /// turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D =
 /// bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
 ///
-/// Padding is what no document has. Its token must be of the vocabulary and its target kIgnore. So
-/// all gradients there are 0. `ref` and `cpu` leave it out of every sum. CUDA's products of weight
-/// gradients multiply it, too, so kernels must write finite numbers there.
+/// Padding belongs to no document. Its token must be in the vocabulary and its target be kIgnore.
+/// So all gradients there are 0. `ref` and `cpu` leave padding out of every sum. CUDA's products
+/// for weight gradients multiply it, too, so kernels must write finite numbers there.
 struct DocumentBorders {
   /// (D,2) I32: document d is tokens [begin, end) of all B T, which are rows of a matrix. Documents
   /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.
   Tensor rows;
-  /// (B,T) I32: the place of each token in its document, from 0 on; kPadding: in none.
+  /// (B,T) I32: the place of each token in its document, from 0 on; kPadding for padding.
   /// fill_positions (kernels/documents.h) makes it from `rows`.
   Tensor position;
   int64_t longest = 0;  ///< tokens of the longest document; 0 if all turns are empty

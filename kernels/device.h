@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-/// What a device tells of itself beside its name. 0 means unknown.
+/// What a device says about itself, besides its name. 0 means unknown.
 struct DeviceFacts {
   int64_t memory = 0, memory_left = 0;  ///< bytes
   int clock_mhz = 0;                    ///< the highest clock of its processors

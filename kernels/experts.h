@@ -26,8 +26,8 @@ struct Candidate {
   }
 };
 
-/// expert (k) = the indices, ascending, of those k of the E experts whose scores + bias are
-/// largest.
+/// Finds the k of the E experts whose scores + bias are largest.
+/// expert (k) = the indices of these experts, ascending.
 /// scores (E); bias (E) or null; k <= E
 template <class Real>
 constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* bias, int64_t E,

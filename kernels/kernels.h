@@ -38,7 +38,7 @@ enum class Into : uint8_t { Write, Add };
 /// A target that is not learned: it has no loss and no gradient.
 constexpr int32_t kIgnore = -1;
 
-/// A token or target whose row is on another rank: tensor parallelism cuts the vocabulary.
+/// A token or target whose row another rank has (chapter 11); a choice without a row here (22).
 constexpr int32_t kElsewhere = -2;
 
 /// Limbs of a squared norm: see Kernels::squared_norm.
@@ -264,8 +264,8 @@ struct Kernels {
   ///   S[t,u] = (q_t . k_u) / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
   /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
-  /// reach tokens shortly before u, too: 0 times it is NaN.)
-  /// A document from row b on has (NH,L) of lse from NH b on. Padding has 0, here and in dqkv.
+  /// reach tokens shortly before u, too: 0 times it is NaN.) A document of L tokens, from token b
+  /// of all B T on, has its lse (NH,L) from element NH * b on. Padding has 0 in lse and in dqkv.
   /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,(NH+2*NKV)*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 

@@ -3,7 +3,7 @@
 // The code of a magnitude in [0, 1] is a pattern of n bits: 7 where there is a sign bit, otherwise
 // 8. Read from the top, it has E zeros, a one, and L = n - 1 - E bits that form an integer j. It
 // means
-//     10^-E (0.1 + 0.9 (j + 1) / 2^L),
+//     10^-E (0.1 + 0.9 (j + 1) / 2^L).
 // The interval from 10^-(E+1) to 10^-E falls into 2^L equal steps, and this is the right end of
 // step j. The pattern 0 means 0. So small magnitudes trade digits for range, 1 is exact, and a
 // larger pattern is a larger value.

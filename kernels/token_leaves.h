@@ -84,7 +84,9 @@ void for_matrix_leaves(const Sequences& sequences, int chunks, F&& f) {
   for (int64_t b = 0; b < sequences.count; ++b) {
     const Range rows = sequences[b];
     const int64_t n = matrix_leaves(chunks, rows.size());
-    if (n == 1) {  // one run: where BF16 is multiplied in pairs, two runs need not have its bits
+    // A single leaf is one range. Some processors multiply BF16 in pairs of tokens, so two ranges
+    // may have other bits.
+    if (n == 1) {
       f(b * indices, Fold{rows, {rows.end, rows.end}});
       continue;
     }

@@ -84,7 +84,7 @@ class SparseTreeSum {
     T sum;
   };
   /// Whether the smallest subtree that holds leaves a and b is smaller than that of b and c: they
-  /// differ in lower bits. In device code nvcc makes constants of std::bit_width and its like.
+  /// differ in lower bits. (In device code nvcc 13.0 wrongly makes a constant of std::bit_width.)
   static constexpr bool is_closer(int64_t a, int64_t b, int64_t c) {
     const auto x = static_cast<uint64_t>(a ^ b), y = static_cast<uint64_t>(b ^ c);
     return x < y && x < (x ^ y);

@@ -1,4 +1,5 @@
-// Lists of a pipeline as words: what a student's functions return, for a process without them.
+// The lists of a pipeline: as words, for a process without the student's functions, and what a
+// check says of them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "common/error.h"
 #include "labs/check.h"
 
@@ -36,6 +38,27 @@ std::vector<Action> returned_list(Sheet& sheet, const Pipeline& pipeline, int64_
     list.push_back({static_cast<Do>(what), micro, chunk});
   }
   return list;
+}
+
+/// "right", or what is wrong with the lists. They may keep any number of micro-batches.
+inline std::string verdict(const Pipeline& pipeline) {
+  try {
+    for (int64_t s = 0; s < pipeline.stages; ++s) {
+      check_all_computed(pipeline, s);
+      check_messages(pipeline, s);
+    }
+    walk(pipeline, [](const Turn&, const std::optional<Turn>&) {});
+  } catch (const CheckError& e) {
+    return e.what();
+  }
+  return "right";
+}
+
+/// The most micro-batches that each stage keeps, of all stages.
+inline int64_t in_flight(const Pipeline& pipeline) {
+  int64_t all = 0;
+  for (const auto& list : pipeline.lists) all += most_in_flight(list);
+  return all;
 }
 
 }  // namespace ladder::lab

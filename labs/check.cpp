@@ -1,10 +1,13 @@
 #include "labs/check.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <stdexcept>
 #include <unistd.h>
+
+#include "kernels/arena.h"
 
 namespace ladder::lab {
 namespace {
@@ -34,6 +37,16 @@ std::vector<float> Sheet::normals(std::string_view name, int64_t n, uint64_t str
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(random.normal_pair(i / 2)[i % 2]);
   return values;
+}
+
+void Sheet::draw(const Tensor& x, std::string_view name, uint64_t stream) const {
+  std::ranges::copy(normals(name, x.size(), stream), x.data<float>());
+}
+
+Tensor Sheet::drawn(Arena& arena, std::string_view name, Shape shape, uint64_t stream) const {
+  const Tensor x = arena.zeros(Mem::Workspace, std::string(name), Dtype::F32, shape);
+  draw(x, name, stream);
+  return x;
 }
 
 void Sheet::run(const std::string& name, const std::function<void()>& body) {
@@ -111,9 +124,12 @@ void Sheet::row(std::string_view gate, std::string_view kind, std::string_view v
   }
 }
 
+}  // namespace ladder::lab
+
 /// On its standard input: the descriptor for rows, the seed and the role; for a Judge then lines of
 /// case, what and words, between tabs. lab.py starts it.
-int measure(void (*cases)(Sheet&)) {
+int main() {
+  using namespace ladder::lab;
   int rows = 0;
   uint64_t seed = 0;
   std::string role;
@@ -134,5 +150,3 @@ int measure(void (*cases)(Sheet&)) {
   cases(sheet);
   return 0;
 }
-
-}  // namespace ladder::lab

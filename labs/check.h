@@ -20,6 +20,10 @@
 #include "common/random.h"
 #include "kernels/tensor.h"
 
+namespace ladder {
+class Arena;
+}
+
 namespace ladder::lab {
 
 /// Whose file a program was compiled with, and what for.
@@ -48,6 +52,10 @@ class Sheet {
   }
   /// n normal numbers that depend on the seed, `name` and `stream`.
   std::vector<float> normals(std::string_view name, int64_t n, uint64_t stream = 0) const;
+  /// Fills x, F32, with them.
+  void draw(const Tensor& x, std::string_view name, uint64_t stream = 0) const;
+  /// A new tensor, F32, that they fill.
+  Tensor drawn(Arena& arena, std::string_view name, Shape shape, uint64_t stream = 0) const;
 
   /// A case: what `body` measures is written under `name`. An exception ends the case, and is
   /// written down, too.
@@ -84,7 +92,7 @@ class Sheet {
   bool wanted_ = false;
 };
 
-/// What main() of a lab's check.cpp does: all its cases, once. The exit status.
-int measure(void (*cases)(Sheet&));
+/// All cases, once. Each lab's check.cpp defines it; labs/check.cpp has main(), which calls it.
+void cases(Sheet& sheet);
 
 }  // namespace ladder::lab

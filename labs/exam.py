@@ -206,7 +206,7 @@ def main(words):
 
 
 def judge(questions, k, value):
-    """Prints whether `value` is right to DIGITS digits; the status."""
+    """Prints whether `value` is right to DIGITS digits. Returns the status."""
     if k not in map(str, range(1, len(questions) + 1)):
         raise Refused(f"no question {k}; there are 1 to {len(questions)}")
     try:

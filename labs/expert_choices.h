@@ -35,4 +35,9 @@ inline void draw_choices(const Random& random, const Tensor& expert, int64_t E) 
   }
 }
 
+/// The first n numbers of a tensor, I32.
+inline std::vector<float> integers(const Tensor& x, int64_t n) {
+  return {x.data<int32_t>(), x.data<int32_t>() + n};
+}
+
 }  // namespace ladder::lab

@@ -50,7 +50,7 @@ def new(args, desk):
 
 
 def check_once(lab, desk, build, program, seed):
-    """Whether everything passes."""
+    """Compiles, measures, prints. Returns whether everything passes."""
     files = desk.files(lab)
     print("compiling " + ", ".join(desk.show(path) for path in files), flush=True)
     try:
@@ -80,7 +80,7 @@ def check_once(lab, desk, build, program, seed):
 
 
 def last_lines(printed):
-    """Of what a program has printed its error alone, if it ends with one."""
+    """The last lines of what a program has printed; if it ended with an error, only the error."""
     lines = plain(printed.strip()).splitlines()
     error = next((i for i, line in enumerate(lines) if line.startswith(("error: ", "internal error: "))), 0)
     return lines[error:][-12:]

@@ -4,13 +4,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/comm/comm.h"
+#include "common/run/backend.h"
+#include "kernels/kernels.h"
+#include "labs/messages_only.h"
 
 namespace ladder::lab {
 
@@ -36,16 +43,56 @@ struct Seen {
 /// other.
 enum class Wire : uint8_t { Slow, Fast };
 
+/// Where transfers of one rank and the work that should hide them wait for each other. If the one
+/// does not come, the other goes on after a while, and knows what is wrong.
+class MeetingPlace {
+ protected:
+  /// @param seen one for each kind of transfer
+  MeetingPlace(std::span<Seen> seen, Wire wire) : seen_(seen), wire_(wire) {}
+  bool is_slow() const { return wire_ == Wire::Slow; }
+
+  template <class Kind, class Met>
+  void wait(std::unique_lock<std::mutex>& lock, Kind what, const char* otherwise, Met&& met) {
+    Seen& seen = seen_[static_cast<size_t>(what)];
+    if (seen.wrong) return;
+    const char* none = nullptr;
+    if (changed_.wait_for(lock, kHeld, met))
+      seen.met = true;
+    else
+      seen.wrong.compare_exchange_strong(none, otherwise);
+  }
+  /// The transfer itself, for which `lock` is given back.
+  void travel(std::unique_lock<std::mutex>& lock, const std::function<void()>& transfer) {
+    lock.unlock();
+    if (is_slow()) std::this_thread::sleep_for(kOnWire);
+    transfer();
+    lock.lock();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+
+ private:
+  std::span<Seen> seen_;
+  Wire wire_;
+};
+
+/// `entry` becomes the kernel of the cpu table, which is passed to `meet` to be called.
+template <auto kKernel, auto meet, class... More>
+void let_meet(void (*&entry)(const Ctx&, Tensor, More...)) {
+  entry = [](const Ctx& ctx, Tensor out, More... more) {
+    meet([&] { (kernels_of("cpu").*kKernel)(ctx, out, more...); });
+  };
+}
+
 /// Messages, and collectives and exchanges that meet products.
-class MeetingComm : public Comm {
+class MeetingComm : public MessagesOnly {
  public:
   /// Called with each transfer, which it must run.
   using Meet = std::function<void(Operation, const std::function<void()>& transfer)>;
 
   MeetingComm(Comm& comm, Meet meet)
-      : Comm(comm.rank(), comm.size()), comm_(comm), meet_(std::move(meet)) {}
-  std::string_view kind() const override { return "meeting"; }
-  void abandon() noexcept override { comm_.abandon(); }
+      : MessagesOnly(comm, "those of Reducer"), meet_(std::move(meet)) {}
 
   /// Bytes that this rank has sent in groups that were made of this one.
   int64_t sent() const {
@@ -64,24 +111,11 @@ class MeetingComm : public Comm {
   void perform(const Call& call, const std::function<void()>& body) override {
     meet_(call.operation, body);
   }
-  Pending do_isend(Tensor data, int to) override { return comm_.isend(data, to); }
-  Pending do_irecv(Tensor data, int from) override { return comm_.irecv(data, from); }
   std::unique_ptr<Comm> do_split(int color, int key) override {
     parts_.push_back(comm_.split(color, key));
     return std::make_unique<MeetingComm>(*parts_.back(), meet_);
   }
 
-  [[noreturn]] static void refuse() {
-    throw CheckError("a collective of Comm was called; this lab takes those of Reducer");
-  }
-  void do_all_reduce(Tensor, Combine) override { refuse(); }
-  void do_reduce_scatter(Tensor, Tensor, Combine) override { refuse(); }
-  void do_all_gather(Tensor, Tensor) override { refuse(); }
-  void do_broadcast(Tensor, int) override { refuse(); }
-  void do_all_to_all(Tensor, Tensor) override { refuse(); }
-  void do_barrier() override { refuse(); }
-
-  Comm& comm_;
   Meet meet_;
   std::vector<std::unique_ptr<Comm>> parts_;
 };

@@ -74,7 +74,7 @@ def functions_of(cindex, root, path):
 
 
 def ranges(cindex, root, labs, known):
-    """What ranges.json must hold. Of `known`, what it holds, files that have not changed are taken over.
+    """What ranges.json must hold. Entries of `known`, what it holds now, are kept for files that have not changed.
 
     @throws Refused if a lab names a function that is not there"""
     wanted = {}

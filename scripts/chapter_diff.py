@@ -20,7 +20,7 @@ def main_of(name):
 
 
 def diffs(root, row):
-    """To each parent. The labels carry no date."""
+    """The diffs to all parents. Their labels carry no date, so that they stay the same."""
     text, to = "", main_of(row.name)
     for parent in map(main_of, row.parents):
         words = ["diff", "--unified", "--label", parent, "--label", to, parent, to]
@@ -53,7 +53,7 @@ def with_diff(root, row):
 
 
 def quoted(root, name, first, last):
-    """The lines that a mark names, without what all of them are indented by; and where they begin."""
+    """The lines that a mark names, without their common indentation; and the number of the first."""
     path = root / name
     if not path.is_file():
         raise Stale(f"quotes {name}, which is no file")
@@ -72,7 +72,7 @@ def quoted(root, name, first, last):
 
 
 def with_quotes(root, numbered):
-    """Makes a page's text with its quotes as the files have them; `numbered`: and their lines."""
+    """A function that renews the quotes of a page's text. With `numbered` a quote names its line, too."""
     def make(text):
         out, mark = [], None
         for line in text.splitlines():
@@ -99,7 +99,7 @@ def with_quotes(root, numbered):
 
 
 def children(root, number=""):
-    """Chapters with a parent; what trains nothing has no diff."""
+    """Chapters with a parent. A chapter that trains nothing has no diff and is left out."""
     return [row for name, row in chapter_tree.chapters(root).items()
             if row.parents and row.trains and (not number or name.startswith(f"{number}_"))]
 

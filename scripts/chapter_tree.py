@@ -59,7 +59,7 @@ def chapters(root=ROOT):
 
 
 def ancestors(name, table):
-    """Names of all that a chapter descends from, and its own."""
+    """The chapter's name, and the names of all chapters that it descends from."""
     found = {name}
     for parent in table[name].parents:
         found |= ancestors(parent, table)
@@ -67,7 +67,7 @@ def ancestors(name, table):
 
 
 def faults_of_table(root=ROOT):
-    """Rows that cannot be: parents below them or unknown, a number twice."""
+    """Faults of the table: a parent that is unknown or stands below its child, a number that stands twice."""
     faults, above = [], set()
     for name, row in read_table(root).items():
         unknown = [parent for parent in row.parents if parent not in above]

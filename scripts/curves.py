@@ -63,7 +63,7 @@ def events(folder):
 
 
 def trace(path):
-    """The same of a --trace. A step that was taken twice counts as it was taken last."""
+    """The same of a --trace. Of a step that was taken twice the last time counts."""
     steps = {}
     for line in Path(path).read_text().splitlines():
         line = json.loads(line)

@@ -129,7 +129,7 @@ def keyframes(name, before, after, begin):
 
 
 def bars(counts, scale):
-    """Elements and style of the bars. Each falls from what data parallelism holds."""
+    """Elements and style of the bars. Each bar begins at the height of data parallelism's, and falls."""
     full, out, style = counts["07_ddp"], [], []
     for column, (chapter, title) in enumerate(COLUMNS.items()):
         x, y, y_full, begin = LEFT + STEP * column, FLOOR, FLOOR, 2.8 + 1.2 * column

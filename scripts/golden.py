@@ -113,8 +113,8 @@ def random_normal(count, seed, name):
 
 
 def draw_batch(text, flags, step):
-    """Of one step: tokens, targets, and for each token its document and its position in it, (B,T) each.
-    Rows of a text, common/data/text.h, are a document each."""
+    """The batch of one step: tokens, targets, and for each token its document and its position in the document,
+    (B,T) each. Each row of a plain text (common/data/text.h) is one document."""
     B, T = flags["batch"], flags["seq-len"]
     if "documents" in flags:
         return draw_documents(text, flags, B, T, step)
@@ -126,7 +126,7 @@ def draw_batch(text, flags, step):
 
 
 def plan_rows(pieces, T, flags):
-    """Lists of pieces, which are (first token, length): chapters/26_packing/plan.h."""
+    """Rows, which are lists of pieces (first token, length), as chapters/26_packing/plan.h makes them."""
     rows = []
     first_fit = flags["pack"] == "ffd"
     for n in sorted(range(len(pieces)), key=lambda n: (-pieces[n][1] if first_fit else 0, n)):
@@ -208,7 +208,7 @@ def llama_shapes(flags, std, branch):
 
 
 def initial_weights(flags, dtype):
-    """name -> parameter. Rounded to FP32 first: that is where the programs start."""
+    """name -> parameter. Numbers are rounded to FP32 first, because the programs start from those."""
     weights = {}
     for name, (shape, std) in shapes(flags).items():
         value = np.full(shape, std, np.float32)
@@ -220,7 +220,7 @@ def initial_weights(flags, dtype):
 
 
 def unseen(document):
-    """(B,1,T,T): keys that come later, and keys of another document."""
+    """(B,1,T,T): whether a query may not see a key, which comes later or is of another document."""
     T = document.shape[1]
     other = document[:, :, None] != document[:, None, :]
     return (other | torch.ones(T, T, dtype=torch.bool).triu(1))[:, None]
@@ -278,7 +278,7 @@ def swiglu(x, w, gate_up, down):
 
 
 def experts(x, w, h, flags, bias, router):
-    """Of x (B,T,C) the weighed sum of each token's experts. `router` gets the loss of the router,
+    """For x (B,T,C) the weighted sum of each token's experts. `router` gets the loss of the router,
     mean over sequences, and the load of the experts, whose `bias` chooses with the scores."""
     E, k = EXPERTS[flags["model"]], flags["experts-per-token"]
     logits = F.linear(x, w[h + "gate.weight"])

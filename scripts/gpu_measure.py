@@ -43,7 +43,7 @@ WITH_PRODUCTS = "Matmul.*:Experts.Products:CudaRanks.*"
 
 
 class Absent(Exception):
-    """What a part needs and this machine has not."""
+    """This machine lacks what a part needs."""
 
 
 class Results:
@@ -97,7 +97,7 @@ class Part:
             print(f"{self.name:<10} {text}", flush=True)
 
     def row(self, *cells, good=True):
-        """Of a table whose first row is its head."""
+        """A row of a table; the first row is the head."""
         first = not self.lines
         self.line(f"| {' | '.join(str(cell) for cell in cells)} |", good)
         if first:
@@ -140,7 +140,7 @@ def tests_of(program, environment):
 
 
 def kernels(part, machine):
-    """Each test in a process of its own: a fault of the device fails all that come after it."""
+    """Runs each test in a process of its own: after a fault of the device all later tests of a process fail."""
     def test(program, name):
         output = call([program, f"--gtest_filter={name}"], min(60, part.left()), machine.environment)
         return True, "skipped" if "[  SKIPPED ]" in output else "passed"
@@ -156,7 +156,7 @@ def kernels(part, machine):
 
 @contextlib.contextmanager
 def clocks(part):
-    """Tells of the clock and the power that the GPU had meanwhile."""
+    """Writes down the clock and the power that the GPU had meanwhile."""
     if shutil.which("nvidia-smi") is None:
         yield
         return
@@ -214,7 +214,7 @@ def compile_peers(part, machine):
 
 
 def tool(name):
-    """Where one of NVIDIA's lies."""
+    """The path of one of NVIDIA's tools. @throws Absent"""
     for folder in ("", "/usr/local/cuda/bin/", *map(str, Path("/opt/nvidia").glob("nsight-compute/*/"))):
         if found := shutil.which(f"{folder}{'/' if folder and folder[-1] != '/' else ''}{name}"):
             return found
@@ -249,7 +249,7 @@ def sanitizers(part, machine):
 
 
 def counters(part, machine):
-    """Of the second launch of each kernel; the clocks stay as they are."""
+    """Counters of the second launch of each kernel. The clocks of the GPU are not locked for it."""
     program = tool("ncu")
     part.row("kernel", *COUNTERS.values())
     for kernel in COUNTED:
@@ -359,7 +359,7 @@ def seconds(text):
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line."""
+    """Reports a mistake in one line."""
 
     def error(self, message):
         fail(message)

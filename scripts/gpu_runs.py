@@ -94,7 +94,7 @@ class Failed(Exception):
 
 
 class NotRun(Failed):
-    """No time was left for it."""
+    """No time was left to run it."""
 
 
 def call(command, seconds, environment=None, tell=lambda line: None):
@@ -181,8 +181,8 @@ def same_as(of, wanted, trace):
 
 
 def judge(part, checks, workers):
-    """A row for each (name, check) once it is known, in the end in their order. check() returns
-    whether it is well, and what was seen."""
+    """Runs all (name, check), and writes a row for each as soon as its result is known; at the end the rows are
+    put in order. check() returns whether all is well, and what was seen."""
     def judged(name, check):
         try:
             return check()
@@ -223,13 +223,13 @@ def chapters(part, machine):
 
 
 def ranks(part, machine):
-    """As threads."""
+    """Ranks that are threads of one process."""
     share_the_gpu(part, machine, RANKS, machine.workers,
                   lambda flags, count: (f"{flags} --ranks {count}", {}))
 
 
 def nccl(part, machine):
-    """As processes, one run after the other: each fills the GPU with kernels that wait."""
+    """Ranks that are processes. Their runs come one after the other: each fills the GPU with kernels that wait."""
     def tests():
         call([*machine.mpirun(2), machine.bin.parent / "tests/comm_nccl_tests", "--gtest_brief=1"],
              min(60, part.left()), machine.environment)

@@ -119,7 +119,7 @@ arm64() {
   fi
   local programs=(ch01_sgd ch04_clipping ch06_checkpointing ch08_zero1 ch11_tensor_parallel
     ch12_pipeline_parallel ch13_3d_parallel)
-  local tests=(kernels_unit kernels_same_bits kernels_operations_cpu kernels_cpu kernels_cpu_pack kernels_cpu_bf16_no_pairs
+  local tests=(kernels_unit kernels_same_bits kernels_operations_cpu kernels_cpu kernels_cpu_pack kernels_cpu_products_no_pairs
     kernels_cpu_team kernels_gradients)
   if ! build arm64 "${programs[@]}" "${tests[@]}" -- --toolchain cmake/arm64.cmake -DLADDER_ARM64_TREE="$tree" -DLADDER_MPI=OFF; then
     tell 1 "arm64" "does not build, see $folder/arm64.log"

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Stale(Exception):
-    """Why a part cannot be written: a mark is missing, or what it names is."""
+    """A part cannot be written: a mark is missing, or the file or line that it names."""
 
 
 def replaced(text, name, body):
@@ -21,7 +21,7 @@ def replaced(text, name, body):
 
 
 def settle(root, name, make, repair, command):
-    """Faults of a file: none if its text is make(text). `repair` writes that."""
+    """The faults of a file: none if its text is make(text). With `repair` that text is written."""
     path = root / name
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     try:
@@ -44,7 +44,7 @@ def tell(faults):
 
 
 def main(words, faults_of):
-    """--embed or --check, of a script whose faults_of(root, repair) is the whole work."""
+    """The main program of scripts that take --embed or --check: faults_of(root, repair) does the whole work."""
     if words not in (["--embed"], ["--check"]):
         name = Path(sys.argv[0]).name
         print(f"{name}: usage: scripts/{name} --embed|--check", file=sys.stderr)

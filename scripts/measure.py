@@ -95,10 +95,11 @@ def compare(runs):
 
 
 def turns_text(what, rounds, noise):
-    """How compare() came to its numbers: `what` took turns."""
-    return (f"The ratio is the median of {rounds} rounds in which {what} take turns, each to the "
-            "first in the same round; those of the odd and of the even rounds differ by up to "
-            f"{noise:.0%}. The milliseconds are those of the fastest round.")
+    """Sentences for READMEs on how compare() came to its numbers. `what` says who took turns."""
+    return (f"In each of {rounds} rounds {what} take turns. A round gives each of them a ratio: its time "
+            "over that of the first. The table has the median of these ratios. The median of the odd rounds "
+            f"and that of the even ones differ by up to {noise:.0%}. The milliseconds are those of the fastest "
+            "round.")
 
 
 def table(header, rows):
@@ -108,7 +109,7 @@ def table(header, rows):
 
 
 def both(predicted, measured):
-    """One number where they are equal."""
+    """Both numbers; one number where they are equal."""
     return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
 
 
@@ -130,7 +131,7 @@ def result(section):
 
 
 def machine(info=None):
-    """One line on where the numbers come from: of /proc/cpuinfo."""
+    """One line on the machine that is measured, from /proc/cpuinfo."""
     info = info or pathlib.Path("/proc/cpuinfo").read_text()
     first = info.split("\n\n")[0].splitlines()
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
@@ -143,8 +144,8 @@ def machine(info=None):
 
 
 def commit():
-    """The one that is measured, and whether its programs have been changed since. (Texts change as
-    measurements are written into them.)"""
+    """The commit that is measured, and whether its programs have been changed since. Changed texts do not count:
+    measurements are written into them."""
     git = lambda *words: subprocess.run(["git", *words], cwd=ROOT, capture_output=True,
                                         text=True).stdout.strip()
     sources = ["*.cpp", "*.h", "*.cu", "*.cuh", "*CMakeLists.txt", "cmake"]

@@ -7,6 +7,7 @@ import argparse
 import collections
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -70,7 +71,7 @@ def meshes(most_tp):
 
 
 def layers_of_a_part(pp, schedule):
-    """Of the 8 layers of nano; 0 if they do not come out even."""
+    """How many of the 8 layers of nano a part has; 0 if the parts would not be equal."""
     parts = pp * (2 if schedule == "interleaved" and pp > 1 else 1)
     return 0 if 8 % parts else 8 // parts
 
@@ -188,7 +189,7 @@ def told(part):
 
 
 class Workplace:
-    """Programs of a build, and what they have done before."""
+    """The programs of a build, and which runs they have done before."""
 
     def __init__(self, build):
         self.bin, digest = build / "bin", hashlib.sha256(Path(__file__).read_bytes())
@@ -207,7 +208,7 @@ class Workplace:
             self.texts[name].write_text("".join(f"{i}\n" for i in range(100000, end + 1)))
 
     def trace_of(self, command, same, own):
-        """What a program writes down with AdamW and clipping on; or, as text, why it does not."""
+        """The trace that a program writes with AdamW and clipping; or, as text, why there is none."""
         trace = self.folder / "trace.jsonl"
         trace.unlink(missing_ok=True)
         words = ["timeout", "300", *command, "--data", self.texts["long" if LONG in same else "short"], "--steps", STEPS, "--clip", 1, "--quiet",
@@ -231,7 +232,7 @@ class Workplace:
         return self.references[same]
 
     def judge(self, run):
-        """Whether it is as it must be, and what is said of it."""
+        """Whether a run has the bits that it must have, and a few words about it."""
         done = self.folder / "done" / re.sub(r"[^\w-]", ".", str(run))
         if done.exists():
             return True, "as before"
@@ -267,7 +268,7 @@ def page(part, title, counts):
 
 
 def same_bits(part, build):
-    """Does the runs of a part and writes its page; how many failed."""
+    """Does the runs of a part and writes its page. Returns how many failed."""
     work, counts, began = Workplace(build), collections.defaultdict(lambda: [0, 0]), time.monotonic()
     name, title = LAYOUTS[part]
     for run in part():
@@ -289,7 +290,7 @@ def same_bits(part, build):
 
 
 def call(*words, **how):
-    """Whether a command fails; one that ends with 77 was not tried."""
+    """Runs a command. Returns whether it failed; status 77 says that it was not tried."""
     status = subprocess.run([str(word) for word in words], cwd=how.pop("cwd", ROOT), **how).returncode
     if status not in (0, 77):
         print(f"FAILED  {' '.join(map(str, words))}: status {status}", flush=True)
@@ -313,7 +314,7 @@ def readmes(build):
 
 
 def labs(build):
-    """Of two labs are the submissions of tests/labs/cheats.py."""
+    """All mutants of all labs, and the submissions of tests/labs/cheats.py to the autograders of two labs."""
     if call("cmake", "--build", build, "--target", "labs", stdout=subprocess.DEVNULL):
         return 1
     failed = sum(call(sys.executable, "-B", "-m", "engine.selftest", build, lab.name, "--every-mutant", cwd=ROOT / "labs")
@@ -326,14 +327,21 @@ def labs(build):
     return failed
 
 
-def debug(build):
-    """Builds with the sanitizers, and runs what the preset's filter leaves out, too."""
-    return (call("cmake", "--preset", "debug", stdout=subprocess.DEVNULL) or call("cmake", "--build", "build/debug") or
-            call("ctest", "--test-dir", "build/debug", "--parallel", os.cpu_count(), "--output-on-failure"))
+def built(preset):
+    return not (call("cmake", "--preset", preset, stdout=subprocess.DEVNULL) or call("cmake", "--build", f"build/{preset}"))
+
+
+def left_out(build):
+    """ctest without a preset knows none of its filters."""
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["testPresets"]
+    of_cpu = next(preset["filter"]["exclude"]["name"] for preset in presets if preset["name"] == "cpu")
+    ctest = ["ctest", "--parallel", os.cpu_count(), "--output-on-failure", "--no-tests=error", "--test-dir"]
+    return (call(*ctest, build, "--tests-regex", of_cpu) + (not built("debug") or call(*ctest, "build/debug")) +
+            (shutil.which("nvcc") is not None and not built("cuda")))
 
 
 def types(build):
-    """Functions that differ and are inline in both places are not found: the linker takes either."""
+    """Types with two definitions. Inline functions with two definitions are not found: the linker takes either."""
     flags = "-O1 -flto=auto -Wodr -Werror=odr -Werror=lto-type-mismatch"
     targets = [f"ch{name}" for name in chapter_tree.chapters()]
     return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
@@ -369,7 +377,7 @@ def pack(build):
 
 PARTS = {"data": data, "model": model, "mesh": mesh, "llama": llama, "clients": clients,
          "torture": lambda build: call("scripts/torture.sh", "--build", build), "fuzz": lambda build: call("scripts/fuzz.sh", 600),
-         "readmes": readmes, "labs": labs, "debug": debug, "types": types,
+         "readmes": readmes, "labs": labs, "left_out": left_out, "types": types,
          "machines": lambda build: call("scripts/machines.sh"), "pack": pack}
 
 

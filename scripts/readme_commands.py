@@ -39,7 +39,7 @@ def blocks(text):
 
 
 def shortened(commands, steps):
-    """The same for a few steps of training; what is not run is left out."""
+    """The same commands with a few steps of training, without those that are passed over."""
     lines = []
     for line in commands.splitlines():
         line = re.sub(r"^cmake --build [^&]*&& ", "", line)
@@ -68,7 +68,7 @@ def legal(around):
 
 
 def run_readme(readme, here, steps):
-    """Runs a README's blocks in the folder `here`; the faults."""
+    """Runs a README's blocks in the folder `here`. Returns the faults."""
     faults, function = [], ""
     for line, commands, around in blocks(readme.read_text(encoding="utf-8")):
         commands = shortened(commands, steps)

@@ -13,7 +13,7 @@ build=(g++ cmake ninja-build pkg-config ccache git)
 libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libzstd-dev
   librandom123-dev libboost-context-dev)
 mpi=(libopenmpi-dev openmpi-bin)
-tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace)
+tests=(libgtest-dev libbenchmark-dev clang-format lld python3 bible-kjv strace)
 charts=(python3-matplotlib)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
   libopenblas-dev libdnnl-dev iproute2)

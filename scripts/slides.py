@@ -36,27 +36,6 @@ style: |
   img {{ max-height: 500px; max-width: 100%; }}
 ---
 """
-# A slide fills the window; Space and Page Down go on; a browser prints one a page.
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<title>{title}</title>
-<style>
-@page {{ size: 1280px 720px; margin: 0; }}
-html {{ font: 2vw/1.4 sans-serif; scroll-snap-type: y mandatory; }}
-body {{ margin: 0; }}
-section {{ height: 100vh; box-sizing: border-box; padding: 3vh 5vw; overflow: hidden;
-  scroll-snap-align: start; break-after: page; }}
-h1, h2 {{ margin: 0 0 2vh; font-size: 150%; }}
-pre, table {{ font-size: 1.17vw; line-height: 1.3; }}
-td, th {{ padding: 0.2em 1em 0.2em 0; text-align: left; }}
-.diff .va {{ color: #1a7f37; }}
-.diff .st {{ color: #b32424; }}
-img {{ max-height: 70vh; max-width: 100%; }}
-</style>
-{slides}
-</html>
-"""
 PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")  # that leads nowhere from a slide
 END = re.compile(r"(?<=[.!?])(?<![ (][A-Z]\.)\s+(?=[A-Z`*$(])")  # of a sentence; not an initial
@@ -87,13 +66,13 @@ def blocks(text):
 
 
 def first_sentences(text, most):
-    """The first ones; the last, too, if it leads to what comes next."""
+    """The first sentences, and the last one if it ends with a colon."""
     found = END.split(" ".join(text.split()))
     return found[:most] if len(found) <= most or not text.endswith(":") else [*found[: most - 1], found[-1]]
 
 
 def folded(line):
-    """A line of code in lines that are not too long."""
+    """A line of code, broken into lines that are not too long."""
     return re.sub(rf"(.{{{CODE_COLUMNS - 4}}})(?=.)", r"\1\n    ", line)
 
 
@@ -129,7 +108,7 @@ def lines_of(line, columns):
 
 
 def height(block):
-    """Of a block on a slide, in lines of text."""
+    """The height of a block on a slide, in lines of text."""
     lines = block.splitlines()
     if PICTURE.match(block):
         return HEIGHT
@@ -154,7 +133,7 @@ def cut(block):
 
 
 def drawn(block, folder):
-    """A picture with what it shows below; other blocks as they are."""
+    """A picture as an element that holds its file; other blocks as they are."""
     found = PICTURE.match(block)
     if not found:
         return block
@@ -225,7 +204,9 @@ def as_page(text):
     run = subprocess.run(words, input=text.removeprefix("---").partition("\n---\n")[2], capture_output=True, text=True, check=True)
     found = re.split(r"<hr */?>", run.stdout)
     title = re.search(r"<h1[^>]*>(.*?)</h1>", found[0], re.DOTALL)[1]
-    return PAGE.format(title=" ".join(title.split()), slides="\n".join(f"<section>{slide}</section>" for slide in found))
+    sections_of = "\n".join(f"<section>{slide}</section>" for slide in found)
+    page = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    return page.replace("@title@", " ".join(title.split())).replace("@slides@", sections_of)
 
 
 def main(words):

@@ -8,18 +8,26 @@
 #                                 the model nano, not again on ref, on tiny, with a tied head, and
 #                                 with the flags of earlier chapters. Branches and negative controls
 #                                 are left to --all
-#   scripts/test.sh --all         all tests of cpu and cuda-on-cpu, in one build; debug (ASan, UBSan),
-#                                 tsan (ThreadSanitizer), and cuda where there is a toolkit
-#   scripts/test.sh cpu debug     all tests of these presets
+#   scripts/test.sh --all         the tests of cpu and cuda-on-cpu, in one build; debug (ASan, UBSan),
+#                                 tsan (ThreadSanitizer), and cuda where there is a toolkit. Of debug
+#                                 only chapters that have the code of others, too, no CUDA kernels
+#                                 and no tests of memory; of cuda only code for one kind of GPU. The
+#                                 rest is for nightly.sh
+#   scripts/test.sh cpu debug     these presets, of all chapters
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-presets=("$@") cpu_flags=()
+presets=("$@")
+declare -A flags=() # of a preset, for cmake
 if (($# == 0)); then
   presets=(trunk)
 elif [[ $* == --all ]]; then
   # Of what cuda-on-cpu builds, only its kernels and tests are not in cpu, too.
-  presets=(cpu debug tsan) cpu_flags=(-DLADDER_CUDA_ON_CPU=ON)
+  presets=(cpu debug tsan)
+  flags[cpu]=-DLADDER_CUDA_ON_CPU=ON
+  flags[debug]='-DLADDER_CUDA_ON_CPU=OFF -DLADDER_ONLY_TESTS=unit;grad;threads'
+  flags[debug]+=' -DLADDER_ONLY_CHAPTERS=^(0[1789]|1[02368]|2[02579]|30)'
+  flags[cuda]=-DCMAKE_CUDA_ARCHITECTURES=90
   # cmake/cuda.cmake looks for nvcc in the same places.
   for nvcc in nvcc "${CUDA_PATH-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
     command -v "$nvcc" >/dev/null && presets+=(cuda) && break
@@ -53,12 +61,12 @@ count() { sed -nE "/<testsuite/,/>/s/.*\b$1=\"([0-9]+)\".*/\1/p" "$2" | head -n 
 
 # Configures, builds and tests one preset; adds to passed, failed and summary.
 run_preset() {
-  local preset=$1 flags=() run=() start=$SECONDS
-  [[ $preset == cpu ]] && flags=("${cpu_flags[@]}")
+  local preset=$1 own=() run=() start=$SECONDS
+  read -ra own <<<"${flags[$preset]-}"
   [[ $preset == tsan ]] && run=(fixed_addresses)
 
   echo "== $preset: build"
-  if ! cmake --preset "$preset" "${flags[@]}" ||
+  if ! cmake --preset "$preset" "${own[@]}" ||
     ! "${run[@]}" cmake --build --preset "$preset" -j "$jobs"; then
     summary+=("$preset: does not build")
     ((failed += 1))
@@ -69,7 +77,8 @@ run_preset() {
   local junit=$PWD/build/$preset/junit.xml status=0
   local names=build/$preset/Testing/Temporary/LastTestsFailed.log # by ctest: number:name
   rm -f "$junit" "$names"
-  "${run[@]}" ctest --preset "$preset" --parallel "$jobs" --no-tests=error \
+  # One more than cores: ranks that wait for others, and files, leave some idle.
+  "${run[@]}" ctest --preset "$preset" --parallel $((jobs + 1)) --no-tests=error \
     --output-junit "$junit" || status=1
   if [[ ! -f $junit ]]; then
     summary+=("$preset: ctest did not run")

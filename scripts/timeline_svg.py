@@ -24,7 +24,7 @@ COMMUNICATION = {"all_reduce": "sum over ranks", "reduce_scatter": "sum over ran
 
 
 def kind_of(name):
-    """None: drawn nowhere, such as the span of a whole step."""
+    """The kind of a span. None: it is not drawn, such as the span of a whole step."""
     if name == "step":
         return None
     if name.startswith("wait"):
@@ -88,7 +88,7 @@ def draw(axes, title, rows, rank, step, used):
 
 
 def what_is_missing():
-    """What this Python lacks for a picture; empty: nothing."""
+    """What this Python lacks for a picture; empty if nothing."""
     if importlib.util.find_spec("matplotlib"):
         return ""
     return f"{sys.executable} has no matplotlib; with Debian's python3-matplotlib /usr/bin/python3 has"

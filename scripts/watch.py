@@ -36,8 +36,8 @@ h1 { overflow-wrap: anywhere; }
 
 
 def read(trace):
-    """The lines so far, in order, and whether the run has ended. A step that was taken twice counts
-    as it was taken last."""
+    """The lines so far, in order, and whether the run has ended. Of a step that was taken twice the last
+    time counts."""
     partial = Path(f"{trace}.partial")
     path = partial if partial.exists() else Path(trace)
     try:
@@ -100,7 +100,7 @@ def page(trace, lines, ended):
 
 
 def write(out, text):
-    """A browser that reloads sees the old page or the new one."""
+    """Writes the page at once: a browser that reloads sees the old page or the new one, never a part."""
     temporary = out.with_name(out.name + ".partial")
     try:
         temporary.write_text(text)

@@ -58,22 +58,20 @@ chapter_tests(06_checkpointing
 # And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
 chapter_tests(07_ddp
   code targets.cpp
-  equiv checkpoints.cpp composition.cpp controls.cpp same_bits.cpp
+  equiv controls.cpp
   unit failures.cpp
   memory memory.cpp traffic.cpp
   mpi mpi.cpp)
 chapter_tests(10_zero3
   memory formulas.cpp)
 chapter_tests(11_tensor_parallel
-  equiv same_bits.cpp
   memory bytes.cpp)
 chapter_tests(12_pipeline_parallel
   code pipeline.cpp pipeline_check.cpp pipeline_clock.cpp
-  equiv same_bits.cpp
   memory bytes.cpp)
 chapter_tests(13_3d_parallel
   code mesh.cpp plan_text.cpp
-  equiv checkpoints.cpp composition.cpp controls.cpp same_bits.cpp
+  equiv same_bits.cpp
   unit plan_only.cpp
   memory bytes.cpp)
 chapter_tests(14_stability
@@ -106,5 +104,4 @@ chapter_tests(22_expert_parallel
   threads exchange.cpp
   memory bytes.cpp)
 chapter_tests(30_hsdp
-  equiv same_bits.cpp
   memory bytes.cpp)

@@ -11,14 +11,13 @@ busy with. Needs python3-matplotlib.
 import collections
 import json
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 from marked import replaced  # noqa: E402
-from measure import machine, table  # noqa: E402
+from measure import commit, machine, table  # noqa: E402
 from plot import pyplot, save  # noqa: E402
 
 LABELS = {"naive": "1 naive", "reordered": "2 reordered", "blocked": "3 blocked",
@@ -73,10 +72,8 @@ def main():
     square = next(iter(best.values()))
     rows = [[label(rung, threads), *(f"{speeds[rung]:.1f}" for speeds in best.values()),
              f"{square[rung] / square['naive']:.0f}"] for rung in square]
-    commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True,
-                            text=True, check=True).stdout.strip()
     body = "\n\n".join([
-        f"Measured on: {machine()}; commit {commit}. GFLOP/s, the best of at least "
+        f"Measured on: {machine()}; commit {commit()}. GFLOP/s, the best of at least "
         f"{repetitions} repetitions, because other programs were running.",
         table(["rung", *best, "times naive"], rows),
         "![GFLOP/s of each rung](gemm_ladder.svg)"])

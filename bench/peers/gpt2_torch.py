@@ -24,15 +24,6 @@ from torch_llama import LLAMA, Llama
 MIB = 1024 * 1024
 
 
-def copy_all(out, inp):
-    """Tensor by tensor in older versions; in few kernels where PyTorch knows how."""
-    if hasattr(torch, "_foreach_copy_"):
-        torch._foreach_copy_(out, inp)
-    else:
-        for to, of in zip(out, inp):
-            to.copy_(of)
-
-
 class MasterWeights:
     """The model in BF16, the optimizer on weights in FP32: as Ladder's chapter 05 keeps them."""
 
@@ -49,10 +40,10 @@ class MasterWeights:
     def step(self):
         for high in self.high:
             high.grad = torch.empty_like(high)
-        copy_all([high.grad for high in self.high], [low.grad for low in self.low])
+        torch._foreach_copy_([high.grad for high in self.high], [low.grad for low in self.low])
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
-        copy_all(self.low, self.high)
+        torch._foreach_copy_(self.low, self.high)
 
 
 class Run:

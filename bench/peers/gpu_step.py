@@ -77,7 +77,7 @@ class Result:
 
 
 def run(command, deadline, limit):
-    """What it printed, within `limit` seconds."""
+    """What a command printed. It must end within `limit` seconds."""
     left = deadline - time.monotonic()
     try:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
@@ -126,7 +126,7 @@ def row(*cells):
 
 
 def attempt(args, of, name, peak, function):
-    """A row of what function() measured, or one that says why it failed. Whether it did not."""
+    """Prints a row of what function() measured, or one that says why it failed. Returns whether it succeeded."""
     try:
         result = function()
     except (Failed, OSError, ValueError, KeyError) as error:

@@ -34,10 +34,8 @@ def masked(q, k, v):
 
 
 def library(q, k, v):
-    """The library's own, which version 1.13 still calls private."""
-    if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return F._scaled_dot_product_attention(q, k, v, is_causal=True)[0]
+    """The library's own."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 ATTENTION = {f.__name__: f for f in (masked, library)}
@@ -126,8 +124,7 @@ def draw(text, batch, seq_len):
 
 
 def train_step(model, optimizer, batch, bf16=False, fresh_grads=True):
-    """Forward, backward, update; the loss, for which a GPU is waited. bf16:
-    products under autocast."""
+    """Forward, backward, update. Returns the loss, and so waits for a GPU. bf16: products under autocast."""
     optimizer.zero_grad(set_to_none=fresh_grads)
     with torch.autocast(batch[0].device.type, dtype=torch.bfloat16, enabled=bf16):
         loss = model(*batch)
@@ -137,7 +134,7 @@ def train_step(model, optimizer, batch, bf16=False, fresh_grads=True):
 
 
 def add_flags(parser):
-    """What every program here is told."""
+    """The flags of every program here."""
     add = parser.add_argument
     add("--data", required=True, help="file whose bytes are tokens")
     add("--steps", type=int, default=5)
@@ -156,7 +153,7 @@ def how_adamw(args):
 
 
 def measured(step, args):
-    """Of so many calls of step(), which gives milliseconds and a loss: what a program prints."""
+    """Calls step(), which returns milliseconds and a loss, as often as the flags say. Returns what a program prints."""
     step_ms, losses = zip(*[step() for _ in range(args.warmup + args.steps)][args.warmup:])
     return {"torch": torch.__version__, "batch": args.batch, "step_ms_median": statistics.median(step_ms),
             "step_ms": step_ms, "final_loss": losses[-1]}

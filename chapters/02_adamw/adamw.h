@@ -32,12 +32,14 @@ struct AdamWOptions {
 
   void add_to(CommandLine& line) {
     line.group("02_adamw");
-    line.add("--beta1", beta1,
-             "share of the first moment kept, in [0, 1); lion: of it in the step; not used by sgd "
-             "and adafactor");
-    line.add("--beta2", beta2,
-             "share of the second moment kept, in [0, 1); lion: of its only one; not used by sgd "
-             "and adafactor");
+    line.add(
+        "--beta1", beta1,
+        "share of the first moment kept, in [0, 1); with lion the share of the momentum in the "
+        "step's sign; not used by sgd and adafactor");
+    line.add(
+        "--beta2", beta2,
+        "share of the second moment kept, in [0, 1); with lion the share of its momentum kept; "
+        "not used by sgd and adafactor");
     line.add("--eps", eps,
              "added to the root of the second moment; not used by sgd, lion and adafactor");
     line.add("--weight-decay", weight_decay, "on matrices and embeddings; not used by sgd");

@@ -134,7 +134,8 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
@@ -215,7 +216,7 @@ void run(const Options& o) {
   const Layout layout(o);
   const RunPlan plan{.chapter = "02_adamw",
                      .gpt = layout.gpt,
-                     .layout = run_layout(o.run, layout.batch),
+                     .layout = run_layout(o.run, layout.batch),  // for the report
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));

@@ -77,8 +77,8 @@ class Optimizer {
     const auto name = state.at("name").get<std::string>();
     if (name != to_string(kind_))
       throw UserError(
-          "of --optimizer {}, not {}; of another's checkpoint --load DIR/model.safetensors takes "
-          "the weights alone",
+          "of --optimizer {}, and this run has {}; --load DIR/model.safetensors takes the weights "
+          "alone",
           name, to_string(kind_));
     updates_ = count_in(state.at("updates"));
   }

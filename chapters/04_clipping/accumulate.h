@@ -115,7 +115,8 @@ class GradTree {
   /// @param steps GA, the micro-steps of a step
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
       : params_(layout), layout_(layout.grads()), tree_(options.running()) {
-    // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
+    // Zeros: operations on whole buffers, such as add and scale, also read the gaps between
+    // tensors.
     for (int64_t i = 0; i < buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
       flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout_.size()}));
@@ -148,8 +149,9 @@ class GradTree {
     for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// end() in two steps: join() for each section, as soon as its gradients of this micro-batch are
-  /// there, then close().
+  /// end() in two steps, for chapters that send gradients during backward: join() for each section
+  /// of the flat buffer (the embeddings, a block, or the head), as soon as its gradients of this
+  /// micro-batch are there, then close().
   void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
     const Range elements = layout_.section(s);
     const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
@@ -166,7 +168,10 @@ class GradTree {
   Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  ParamLayout params_, layout_;  ///< of parameters, and of gradients
+  /// Of parameters, and of gradients: these have a second place if the head is tied. The head's
+  /// part and the embedding's are summed over micro-steps each by itself, and added once at the
+  /// end.
+  ParamLayout params_, layout_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;
   TreeCounter tree_;

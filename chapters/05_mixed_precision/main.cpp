@@ -155,7 +155,8 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];

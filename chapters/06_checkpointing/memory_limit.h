@@ -55,7 +55,7 @@ struct AlsoShrinks {
 };
 
 /// Flags that make a category smaller if no policy does. A smaller micro-batch alone may do the
-/// opposite: each halving adds a gradient buffer to the tree of chapter 04.
+/// opposite: more micro-batches may take one more gradient buffer in the tree of chapter 04.
 /// @param narrow whether activations have 16 bits or fewer already
 inline std::string what_shrinks(Mem mem, bool narrow, const AlsoShrinks& also) {
   if (mem == also.mem && !also.flag.empty())

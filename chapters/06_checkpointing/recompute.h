@@ -202,7 +202,8 @@ struct StepFlops {
   };
 };
 
-/// Those of the last step, 0 if there was none.
+/// Reports the operations of the last step's products, and those of recomputation among them: 0 if
+/// there was no step.
 /// @param predicted what recomputation should take
 inline void report_recompute(RunLog& log, const StepFlops& flops, int64_t predicted) {
   if (log.steps() == 0) predicted = 0;

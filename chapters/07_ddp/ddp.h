@@ -74,7 +74,7 @@ struct DdpOptions {
   }
 };
 
-/// The communication stream for --ddp and --reduction. @param elements of the largest message
+/// The communication stream for --ddp and --reduction. @param elements of the largest reduction
 inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                                    const DdpOptions& options, int64_t elements) {
   return {arena, ctx, comm, run, options.reduction, elements, options.beside(comm.size())};
@@ -89,7 +89,9 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
 /// Sums gradients over ranks, one message after the other.
 class Ddp {
  public:
-  /// layout.grads() is `layout` with a section of its own for the gradient of a tied head.
+  /// layout.grads() is `layout`, but the last section is longer if the head is tied: it has room
+  /// for the head's gradient, which is complete long before that of the embedding, to which it is
+  /// added at the end.
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 
@@ -122,7 +124,7 @@ class Ddp {
   static std::vector<Range> messages(const ParamLayout& layout, const DdpOptions& options) {
     std::vector<Range> all;
     if (options.mode == DdpMode::Naive) {
-      // Each tensor with the gap behind it, which makes a multiple of kAlign elements.
+      // A message is a tensor and the gap behind it, together a multiple of kAlign elements.
       int64_t end = layout.size();
       for (auto spec = layout.specs().rbegin(); spec != layout.specs().rend(); ++spec) {
         all.push_back({spec->offset, end});
@@ -159,8 +161,8 @@ class Ddp {
 };
 
 /// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes per element. It
-/// holds for reductions that load all ranks alike, in equal chunks. For others nothing is
-/// predicted.
+/// holds for reductions in which all ranks send equally many bytes, in equal chunks. For others
+/// nothing is predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
   // Messages are multiples of kAlign elements. The question is whether their chunks are equal.
@@ -169,7 +171,8 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 }
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. Nothing is predicted of a step that has skipped its update.
+/// none. From chapter 08 on a step that skips its update does not gather weights: nothing is
+/// predicted of it.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (comm_stream.skipped_update()) predicted.reset();

@@ -115,11 +115,14 @@ def measure():
         '"beside" is the thread that communicates.',
         "![one step, naive and overlapped: what the rank computes, and what travels beside]"
         "(timeline.svg)",
-        f"`{TINY}`; who sends how much, and whose bits come out. The bytes of `native` are "
-        "computed: what the transport sends cannot be counted here.",
+        f"The next table is of `{TINY}`. It shows how much a rank sends, and whether the bits are "
+        "those of chapter 06. The program itself predicts `halving` and `ring` only. For `tree` and "
+        "`naive` the prediction is what the busiest rank sends by the table above, and rank 0 is the "
+        "busiest. The bytes of `native` are computed, because Ladder cannot count what the library "
+        "sends.",
         reductions(),
-        "Memory of rank 0, `--model small --batch 8`, one thread a rank; peak bytes. Predicted and "
-        "measured are equal where one number stands:",
+        "The next table has the peak bytes of rank 0, for `--model small --batch 8` and one thread a "
+        "rank. A cell with one number means that predicted and measured bytes are equal:",
         memory(),
         f"`{FAULTY}`: at step {AT} one collective goes wrong. A step has two all-reduces, the count "
         f"of targets and one bucket, numbered from 0: {2 * AT} and {2 * AT + 1} are those of step {AT}.",

@@ -27,10 +27,9 @@ def states(text, precision):
             formula = per_parameter * parameters / share
             rows.append([ranks, chapter, f"{formula:,.0f}", *(r.both(c) for c in shown),
                          f"{total(r):,}", f"`{r.hash[-1]}`"])
-    what = "12P/N" if precision == "bf16" else "8P/N"
-    name = "Master + Optim" if precision == "bf16" else "Optim"
-    return table(["ranks", "chapter", f"{name} by formula, 07: N = 1; 08: {what}", *shown, "total",
-                  "hash"], rows)
+    what, name = ("12P", "Master + Optim") if precision == "bf16" else ("8P", "Optim")
+    return table(["ranks", "chapter", f"{name} by formula: {what} in 07, {what}/N in 08", *shown,
+                  "total", "hash"], rows)
 
 
 def optimizers(text):

@@ -11,8 +11,8 @@
 // 1 / N.
 //
 // Each section (embedding, a block, the head) is cut into N equal chunks. So each section can
-// travel by itself, as one message. The padding that makes chunks equal takes at most 64 (N - 1)
-// elements.
+// travel by itself, as one message. The padding that makes its chunks equal takes at most
+// 64 (N - 1) elements of each section.
 #pragma once
 
 #include <cstdint>
@@ -81,14 +81,15 @@ class Zero1 {
         next_(layout.sections()) {}
 
   /// Call it when backward no longer needs section s of `grads`. If the communication stream has a
-  /// thread, and --bucket-mb are complete, this starts to reduce them.
+  /// thread, and at least --bucket-mb of gradients are complete, this starts to reduce them.
   /// grads F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;
     if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
   }
 
-  /// Returns when this rank's chunks of `grads` are sums over ranks. The other chunks are used up.
+  /// Returns when this rank's chunks of `grads` are sums over ranks. The other chunks then hold
+  /// parts of sums, which nobody may read.
   void finish(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
@@ -132,7 +133,8 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
 }
 
 /// Bytes that one rank sends in a step: a reduce-scatter of F32 gradients, and an all-gather of
-/// weights in the dtype that forward reads. It holds for reductions that load all ranks alike.
+/// weights in the dtype that forward reads. It holds for reductions in which all ranks send equally
+/// many bytes.
 inline std::optional<int64_t> zero1_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision) {
   if (!options.is_even()) return std::nullopt;

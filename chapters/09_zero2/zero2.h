@@ -12,8 +12,8 @@
 // price of stage 2.
 //
 // The sum over ranks comes before the sum over micro-steps. So the sequences of a micro-step must
-// be neighbors over all ranks: micro-step k of rank r takes sequences (k N + r) MBS ... + MBS - 1.
-// Each sum is a subtree of the batch, as before.
+// be neighbors over all ranks: in micro-step k rank r takes MBS sequences, from number (k N + r)
+// MBS on. Each sum is a subtree of the batch, as before.
 #pragma once
 
 #include <cstdint>
@@ -126,8 +126,8 @@ class ShardedGrads {
   /// Ends the micro-step.
   void end() { sum_.end(); }
 
-  /// After the last micro-step: waits for this rank's chunks, which are sums over its ranks and
-  /// micro-steps then. F32 (shard.grads().size())
+  /// After the last micro-step: waits until this rank's chunks are sums over ranks and micro-steps.
+  /// F32 (shard.grads().size())
   Shard sum(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
     return sum_.buffers[0];
@@ -137,7 +137,8 @@ class ShardedGrads {
   Shard finish(const Ctx& ctx) { return join_tied_head(ctx, params_, sum(ctx)); }
 
  protected:
-  /// Over whose ranks section s is summed.
+  /// Sums section s over the ranks that have chunks of it: here one stream for all sections.
+  /// Chapter 22 overrides it, because fewer ranks have the same experts.
   virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:
@@ -161,8 +162,9 @@ class ShardedGrads {
 };
 
 /// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
-/// an all-gather of weights, each section over the ranks that have chunks of it. Of the reductions
-/// that load all ranks alike.
+/// an all-gather of weights, each section over the ranks that have chunks of it (here all). It
+/// holds for reductions in which all ranks send equally many bytes. For others nothing is
+/// predicted.
 /// @param layout of parameters; grads() is that of their gradients
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {

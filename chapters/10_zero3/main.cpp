@@ -90,7 +90,8 @@ struct Memory {
   Arena arena{device.get()};
   StepFlops flops = {};  // of a step's products
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
-  // Of the shard, flat, for the optimizer and for the model.
+  // Flat buffers of this rank's shard: the weights that the optimizer updates, and those that are
+  // gathered for the model.
   ShardWeights weights{{arena, layout.shard.size(), o.precision}};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
@@ -174,8 +175,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
     m.params.use(m.ctx, l + 1, l + 2);
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   m.params.use(m.ctx, L + 1);  // the last norm and the head
@@ -183,7 +184,7 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 }
 
 /// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights.
+/// d.branch, and that of its weights. It begins the last section, which backward() ends.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, std::ssize(m.w.blocks) + 1);
@@ -220,7 +221,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   m.grads.end_section(L + 1);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     m.grads.begin_section(ctx, l + 1);
@@ -353,7 +355,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));

@@ -8,8 +8,8 @@
 //   forward    gather embed, gather 0 | embed; gather 1 | block 0; gather 2 | block 1; ...
 //   backward   head; gather L - 2 | block L - 1; gather L - 3 | block L - 2; ...
 //
-// No list says which section is in which room. A new section takes the room that was used longest
-// ago. So block L - 1 is still there when backward begins with it.
+// No section has a room of its own. A new section takes the room that was used longest ago. So
+// block L - 1 is still there when backward begins with it.
 //
 // A micro-step gathers about 2 P and reduces P. GA micro-steps send 3 GA P, where stage 1 sends 2 P
 // and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a room of its own,
@@ -116,6 +116,7 @@ class GatheredParams {
         rooms_(options.rooms(layout)),
         states_(static_cast<size_t>(options.rooms(layout))) {
     for (size_t i = 0; i < states_.size(); ++i) {
+      // Empty rooms are taken in order, and forward uses sections in order: i gets room i.
       const int64_t n = options.reshard == 1 ? layout.largest_section()
                                              : layout.section(static_cast<int64_t>(i)).size();
       states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.tensor.dtype, {n});
@@ -204,7 +205,7 @@ inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recom
 
 /// Bytes that one rank sends in a step of GA micro-steps. Each micro-step has a reduce-scatter of
 /// F32 gradients, and an all-gather of every section that is used while it is in no room. It holds
-/// for reductions that load all ranks alike.
+/// for reductions in which all ranks send equally many bytes.
 inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const DdpOptions& ddp,
                                             const PrecisionOptions& precision,
                                             const Recompute& recompute, const Zero3Options& options,

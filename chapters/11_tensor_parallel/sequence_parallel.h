@@ -12,7 +12,7 @@
 //
 // An all-reduce is a reduce-scatter and an all-gather, so these send as many bytes as the
 // all-reduces without sequence parallelism. But backward gathers some tensors a second time, and
-// those bytes come on top. The paper calls the two g and g-bar.
+// those bytes come on top. The paper calls this f g, and this g g-bar.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ class SequenceParallel {
 
   /// This rank's summand for all positions (MBS,T,C).
   Tensor summand() const { return summand_; }
-  /// own (n,T/t,C) = own positions of the sum of summand() over ranks. summand() is used up.
+  /// own (n,T/t,C) = own positions of the sum of summand() over ranks. summand() then holds parts
+  /// of sums.
   void reduce_scatter(const Ctx& ctx, Tensor own) {
     const Span span(ctx, "reduce_scatter");
     for (int64_t b = 0; b < own.dim(0); ++b) {

@@ -15,9 +15,9 @@
 // the residual stream alike; with --sequence-parallel they share these (sequence_parallel.h).
 //
 // Ranks share the vocabulary, too. A rank embeds the tokens whose rows it has, and writes -0 for
-// the others, so the sum over ranks is the embedding. A rank computes its own columns of the
-// logits. For softmax and loss, ranks exchange three numbers per token: a maximum, a sum, and the
-// target's logit. No rank ever has all logits.
+// the others, so the sum over ranks is the embedding. (x + -0 is x for each x; +0 would turn -0
+// into +0.) A rank computes its own columns of the logits. For softmax and loss, ranks exchange
+// three numbers per token: a maximum, a sum, and the target's logit. No rank ever has all logits.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@
 namespace ladder {
 
 /// The model with only those rows of the vocabulary that one rank has.
-inline GptConfig own_vocab(const ParamLayout& params) {
+inline GptConfig with_own_vocab(const ParamLayout& params) {
   GptConfig gpt = params.config();
   gpt.padded_vocab = div_exact(gpt.padded_vocab, params.tensor_rank().size);
   return gpt;
@@ -49,7 +49,7 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// @param ctx    adds its share of the leaves of a sum over channels: kLeaves / comm.size()
+  /// @param ctx    its `leaves` are those of a rank's part of a sum: kLeaves / comm.size()
   /// @param comm   ranks that share each layer, in the order of their parts
   /// @param params what this rank has of the model
   /// @param micro  sequences of a micro-batch, at most
@@ -89,8 +89,8 @@ class TensorParallel {
 
   // In the shapes below, s is the number of ranks that share a sequence: tp or 1.
 
-  /// Where a shared part writes this rank's summand of x (n,T/s,C). It has shape (n,T,C), and is
-  /// valid until f or g has summed it.
+  /// Where a shared part writes this rank's summand of x (n,T/s,C): what this rank adds to the sum
+  /// over ranks. It has shape (n,T,C), and is valid until f or g has summed it.
   Tensor summand(Tensor x) const { return sequence_ ? sequence_->summand().first(x.dim(0)) : x; }
 
   /// The input of a shared part, (n,T,C), from x (n,T/s,C). It is valid until the next call.
@@ -151,7 +151,7 @@ class TensorParallel {
 
  private:
   static Range own_rows(const ParamLayout& params) {
-    const int64_t rows = ladder::own_vocab(params).padded_vocab;
+    const int64_t rows = with_own_vocab(params).padded_vocab;
     return {params.tensor_rank().rank * rows, (params.tensor_rank().rank + 1) * rows};
   }
 

@@ -24,8 +24,8 @@ struct SharedLayers {
 /// and the head have one each.
 ///
 /// With sequence parallelism, an all-reduce becomes a reduce-scatter, and an all-gather on the
-/// other side of the block, with the same bytes. In addition, backward gathers the inputs of both
-/// parts of a block once more, and ranks gather the sums of each sequence's chunks:
+/// other side of the residual and the norm, with the same bytes. In addition, backward gathers the
+/// inputs of both parts of a block once more, and ranks gather the sums of each sequence's chunks:
 /// norm_gradients() per norm.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const SharedLayers& shared, int64_t sequences) {

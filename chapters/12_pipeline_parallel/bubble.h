@@ -88,8 +88,9 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
   return sum;
 }
 
-/// Reports on rank 0, for the last step if there was one: schedule, micro-batches in flight, bubble
-/// and timeline. All stages call it.
+/// Reports on rank 0: the schedule, the most micro-batches in flight, and bubble and timeline with
+/// the shortest time of each action over all steps. Nothing if there was no step. All stages call
+/// it.
 /// @param most micro-batches that were in flight here
 inline void report_pipeline(RunLog& log, Comm& stages, const Pipeline& pipeline,
                             const ActionTimes& times, int64_t most) {

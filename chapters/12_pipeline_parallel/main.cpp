@@ -68,6 +68,7 @@ struct Layout {
   int64_t GA = batch / micro;                 ///< micro-batches of a step
   StageLayout stage{o.pp, gpt, rank, o.run.ranks, GA};
   ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.rank};  ///< of this stage's parts
+  // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
@@ -162,8 +163,8 @@ void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
   for (int64_t l = 0; l < std::ssize(a.blocks); ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, f, l);
   }
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
@@ -194,7 +195,8 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
                   m.w.blocks[f.first_block + l]);
 }
 
-/// Gradients of the input of block l of the part, and of all activations inside the block.
+/// Gradients of the input of block l of the part, and of all activations inside the block: d.read2
+/// and d.read1 are those of what mlp and attn have read, d.mid is that of the stream between them.
 void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, int64_t l) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -227,7 +229,7 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
-  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {
+  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {  // the last block first
     recompute_segment(m, m.layout.recompute, f, l);
 
     if (input) backward_input(m.ctx, f, m.w.blocks[f.first_block + l], l);
@@ -283,7 +285,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 }
 
 /// Forward of a batch, which is alone in the pipeline, through all stages. Returns the tensors of
-/// this stage's last part.
+/// this stage's last part. f.embed says whether a part has the embedding; f.acts.embed is what its
+/// first block reads, from the embedding or from the stage before.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);

@@ -18,7 +18,8 @@
 
 namespace ladder {
 
-/// Gradients of activations of one block, which its weight gradients read.
+/// Gradients of activations of one block, which its weight gradients read. In shapes s is the
+/// number of ranks that share each sequence: here 1, in chapter 13 perhaps more.
 struct BlockGrads {
   Tensor mid;           ///< (B,T/s,C), of the stream between both branches
   Tensor read1, read2;  ///< (B,T/s,C), of the inputs of attn and mlp
@@ -89,9 +90,9 @@ inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const Activ
   const OwnWidths own(part, plan.tp);
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
   const int64_t blocks = waiting > 0 ? waiting * L : 1;
-  // Between the parts that tensor ranks share: the streams, three per block, norm, product, head.
+  // What tensor ranks (chapter 13) have whole: the streams, three per block, norm, product, head.
   const int64_t between = (streams + 3 * blocks + 2 + (plan.head ? 1 : 0)) * C;
-  // Inside of them: dqkv and dfc of each block, and one datt and dact.
+  // What they cut: dqkv and dfc of each block, and one datt and dact.
   const int64_t inside = (own.qkv + own.fc) * blocks + own.att + own.dact;
   const int64_t T = part.seq_len;
   return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside) +

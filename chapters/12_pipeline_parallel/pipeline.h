@@ -21,8 +21,8 @@
 //   1f1b         backward as soon as it can: the same idle time, but only p - s in flight on stage
 //                s (PipeDream-flush, described in arXiv 2104.04473)
 //   interleaved  1f1b where a stage has v chunks of the model (here F and f). A chunk is a
-//                v-th of a stage, so the pipeline fills in a v-th of the time. It sends v times
-//                the messages, and has more in flight (arXiv 2104.04473)
+//                v-th of a stage, so the pipeline fills in a v-th of the time. It sends some v
+//                times the messages, and has more in flight (arXiv 2104.04473)
 //   zb-h1        1f1b with B cut in two. The stage before waits for I, the gradient of the input.
 //                Nobody waits for W, the gradient of the weights, so W fills gaps. p are in flight
 //                on every stage (arXiv 2401.10241)
@@ -132,7 +132,8 @@ inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
   const int64_t p = pipeline.stages, v = pipeline.chunks, m = pipeline.micros;
   int64_t ahead = p - s - 1;  // one for each stage after this one
   if (pipeline.kind == PipelineKind::GPipe) ahead = m;
-  // All chunks but the last, and two for each stage after this one: there and back.
+  // All chunks but the last. Then the last goes through the stages after this one, and its gradient
+  // comes back: meanwhile this stage goes on with forwards, where 1f1b waits.
   if (pipeline.kind == PipelineKind::Interleaved) ahead = (v - 1) * p + 2 * (p - s - 1);
   return std::min(ahead, v * m);
 }

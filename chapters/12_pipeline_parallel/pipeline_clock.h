@@ -107,8 +107,8 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
 /// Exact, with one exception: in zb-h1 with m < p, T_W must be the smallest time.
 ///
 /// A gap of zb-h1 cannot take more of W than its own length. So if T_F or T_B is shorter than T_W,
-/// it
-/// counts instead of T_W. And m < p micro-batches fill only m - 1 gaps, not p - 1.
+/// the shorter one counts instead of T_W. And m < p micro-batches fill only m - 1 gaps, not
+/// p - 1.
 inline double theory_idle_share(PipelineKind kind, int64_t p, int64_t v, int64_t m, double T_F,
                                 double T_B, double T_W) {
   const auto others = static_cast<double>(p - 1);

@@ -39,7 +39,8 @@ struct InFlight {
 
   /// The first section of parameters that the part has: backward ends with it.
   int64_t first_section() const { return embed ? 0 : first_block + 1; }
-  /// What the part writes, and its gradient: (n,T/s,C).
+  /// What the part writes, and its gradient: (n,T/s,C), where s is the number of ranks that share
+  /// each sequence: here 1, in chapter 13 perhaps more.
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
@@ -84,7 +85,8 @@ class Stage {
     bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
-  /// The tensors that `action` works on.
+  /// The tensors that `action` works on. Call it once for each action, in order: it counts the
+  /// micro-batches in flight.
   /// @param batch,losses those of the whole step, in micro-batches of n sequences
   InFlight in_flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     in_flight_ += action.what == Do::Forward;
@@ -159,7 +161,7 @@ class Stage {
   const StageLayout* plan_;
   Slots slots_;
   std::vector<Activations> acts_;  ///< [slot]
-  std::vector<PartGrads> grads_;
+  std::vector<PartGrads> grads_;   ///< as many as micro-batches wait, which follow each other
   int64_t in_flight_ = 0, most_ = 0;
 };
 

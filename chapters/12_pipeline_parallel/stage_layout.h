@@ -91,7 +91,7 @@ struct StageTimes {
 
 /// What one rank does as a stage of a pipeline.
 struct StageLayout {
-  StageRank rank;
+  StageRank rank;  ///< which stage this is, of how many: it says which blocks are here
   GptConfig gpt;   ///< the model
   GptConfig part;  ///< the same, with only the blocks of one part
   PipelineOptions options;
@@ -125,6 +125,7 @@ struct StageLayout {
     ActivationPlan own = recompute.plan(all);
     own.slots = most_in_flight(actions);
     own.own_sets = !recompute.drops_blocks();
+    // In backward only the head's norm reads the last output. Other stages have sent theirs.
     own.head = own.own_output = rank.has_head();
     return own;
   }
@@ -171,10 +172,11 @@ struct StageLayout {
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
   }
-  /// Operations of the products of the stage's blocks, for one sequence. Attention has no weights,
-  /// so weight gradients take least. Per token and block of GPT-2 they take 24 C^2. Forward takes
-  /// 2 C (T + 1) more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the
-  /// gradients of inputs, and for zb-h1 once more with those of weights.
+  /// Operations of the products of the stage's blocks, for one sequence. Scores and weighted sums
+  /// of attention have no weights, so weight gradients take least. Per token and block of GPT-2
+  /// they take 24 C^2. Forward takes 2 C (T + 1) more, and the gradients of inputs 5 C (T + 1)
+  /// more. Recomputation counts with the gradients of inputs, and for zb-h1 once more with those of
+  /// weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
     const auto blocks = static_cast<double>(rank.chunks * part.layers);

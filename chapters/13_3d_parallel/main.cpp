@@ -83,8 +83,10 @@ struct Layout {
   int64_t GA = share / micro;                 ///< micro-batches of a step
   StageLayout stage{o.pp, gpt, at[Axis::Pipeline], mesh[Axis::Pipeline], GA};
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
+  /// stage.rank says which blocks the stage has.
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
   ParamLayout shard = params.shard(at[Axis::Data]);
+  // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
@@ -166,7 +168,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Forward of block l of the part. It reads stream(l) of its activations.
+/// Forward of block l of the part. It reads stream(l) of its activations. f is a micro-batch in
+/// flight, f_forward and g_forward are f and g of chapter 11. g sums what ranks write to summand().
 void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
@@ -192,8 +195,8 @@ void forward(Memory& m, const InFlight& f) {
     m.tp.g_forward(m.ctx, a.embed);
   }
   for (int64_t l = 0; l < std::ssize(a.blocks); ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, f, l);
   }
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
@@ -227,7 +230,8 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
                   m.w.blocks[f.first_block + l]);
 }
 
-/// Gradients of the input of block l of the part, and of all activations inside the block.
+/// Gradients of the input of block l of the part, and of all activations inside the block: d.read2
+/// and d.read1 are those of what mlp and attn have read, d.mid is that of the stream between them.
 void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
@@ -266,7 +270,7 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
-  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {
+  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {  // the last block first
     recompute_segment(m, m.layout.recompute, f, l);
 
     if (input) backward_input(m, f, m.w.blocks[f.first_block + l], l);
@@ -312,6 +316,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.mesh[Axis::Data].all_gather(m.losses, own_losses);
   m.zero1.finish(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
+  // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
   for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
@@ -325,14 +330,15 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();
+    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Forward of a batch, which is alone in the pipeline, through all stages. Returns the tensors of
-/// this stage's last part.
+/// this stage's last part. f.embed says whether a part has the embedding; f.acts.embed is what its
+/// first block reads, from the embedding or from the stage before.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);
@@ -415,15 +421,15 @@ MeshPlan plan_of_mesh(const Options& o) {
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
-  const Text text(o.run.text(layout.gpt));
   const MeshPlan plan = plan_of_mesh(o);
   plan.check_limit(comm.rank(), comm.rank() == 0 && !o.run.quiet);
+  const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
   log.note(plan_text(plan, o.mesh.times()));
-  for (const Axis axis : kAxes) log.count(m.mesh[axis]);
+  for (const Axis axis : kAxes) log.count(m.mesh[axis]);  // their messages, in the report
   m.tp.show(log);
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());

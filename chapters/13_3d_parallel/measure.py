@@ -206,11 +206,11 @@ def measure():
         cube_traffic(cube, others),
         "**Bubble.** The same run in every schedule, measured as in chapter 12:",
         bubbles(schedules),
-        f"**Other meshes of 8 ranks.** `{MODEL} --threads 1`, 4 micro-batches where a share has as "
-        "many sequences; the most bytes of any rank:",
+        f"**Other meshes of 8 ranks.** `{MODEL} --threads 1`, 4 micro-batches, or as many as a share "
+        "has sequences; the most bytes of any rank:",
         meshes(text),
         f"**1,024 ranks, planned.** `{GPT3} --tp 8 --pp 16`:",
         f"```\n{plan(f'{GPT3} --tp 8 --pp 16')}\n```",
-        "Other meshes of as many, largest numbers of any rank:",
+        "Other meshes of 1,024 ranks. Each number is that of the rank that has most:",
         plans(),
     ])

@@ -83,12 +83,13 @@ struct MeshOptions {
     for (const auto& [flag, degree] : {std::pair{"--dp", dp}, {"--world", world}})
       if (degree < 0 || degree > kMost)
         throw UserError("{} must be from 0 to {}, not {}", flag, kMost, degree);
-    const auto given = [](int64_t degree) { return std::max<int64_t>(1, degree); };
-    const int64_t others = given(tp.tp) * given(pp.pp);
-    const int64_t all = ranks == 1 ? others * given(dp) : ranks;
-    const int64_t shares = dp == 0 ? given(all / others) : dp;
-    const std::string axes = fmt::format("--tp {} x --dp {} x --pp {} are {} ranks", given(tp.tp),
-                                         shares, given(pp.pp), others * shares);
+    const auto at_least_1 = [](int64_t degree) { return std::max<int64_t>(1, degree); };
+    const int64_t others = at_least_1(tp.tp) * at_least_1(pp.pp);
+    const int64_t all = ranks == 1 ? others * at_least_1(dp) : ranks;
+    const int64_t shares = dp == 0 ? at_least_1(all / others) : dp;
+    const std::string axes =
+        fmt::format("--tp {} x --dp {} x --pp {} are {} ranks", at_least_1(tp.tp), shares,
+                    at_least_1(pp.pp), others * shares);
     if (all > kMost) throw UserError("{}, and at most {} are legal", axes, kMost);
     if (others * shares != all)
       throw UserError("{}, not {}; legal are axes whose product is {}", axes, all, all);

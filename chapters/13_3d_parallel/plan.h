@@ -75,8 +75,9 @@ class MeshPlan {
 /// tp_traffic() of one stage: its blocks, and the embedding or the head. `recompute` is that of one
 /// part.
 ///
-/// With sequence parallelism, backward gathers a gradient once for the inputs, and once more for
-/// the weights, whose turn may come later.
+/// With sequence parallelism, backward gathers a gradient once for the inputs. For the weights,
+/// whose turn may come later, each of a block's two branches gathers its input and the gradient
+/// again.
 inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
                                    const Recompute& recompute, int64_t sequences) {
   const int64_t chunks = stage.rank.chunks;
@@ -85,7 +86,7 @@ inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPla
                      .again = chunks * stage.times_again() * recompute.blocks_again(),
                      .embed = stage.rank.has_embed(),
                      .head = stage.rank.has_head(),
-                     .gathers = 4},  // in each of two branches: the input, and the gradient
+                     .gathers = 4},  // those for the weights
                     sequences);
 }
 

@@ -172,8 +172,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -220,7 +220,8 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   section_done(m, L + 1, k, GA);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     const BlockTensors& p = w.blocks[l];
@@ -284,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on)
+    if (o.noise_scale.on)  // S is the loss scale
       m.noise.add_step(m.small_norms.mean_square(m.ctx, m.comm, B / MBS, S), norm, MBS, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
@@ -354,7 +355,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   if (o.noise_scale.on) m.noise.report(log.extra());

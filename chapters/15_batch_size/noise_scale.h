@@ -52,8 +52,9 @@ struct NoiseScaleOptions {
   void check(const GptConfig& gpt, int64_t micro, int64_t batch) const {
     if (on && gpt.tied_head)
       throw UserError(
-          "--noise-scale adds up squares section by section, and a tied head has gradients in two; "
-          "legal is it without --tied-head");
+          "--noise-scale adds up squares section by section, and the gradient of a tied head lies "
+          "in "
+          "two sections; legal is --noise-scale without --tied-head");
     if (on && micro >= batch)
       throw UserError(
           "--noise-scale takes a --micro-batch below --batch {}, not {}; or more ranks than one",

@@ -9,11 +9,11 @@
 //   scale = 2^floor(log2(largest number of the format / amax) - kMargin), from 2^-60 to 2^60
 //
 // where amax is the largest magnitude of the tensor in the last kHistory steps. This is delayed
-// scaling, the default of NVIDIA's Transformer Engine: the scale is known before the tensor is. A
-// number that is larger than expected saturates. Before the first step, only weights have an amax;
-// inputs and gradients begin with a scale of 1. A scale does not change during a step, and amax is
-// a maximum over micro-batches. So the step is the same however its batch is cut. Sums are FP32.
-// Embedding, head, norms and attention stay BF16.
+// scaling, the first recipe of NVIDIA's Transformer Engine: the scale is known before the tensor
+// is. A number that is larger than expected saturates. Before the first step, only weights have an
+// amax; inputs and gradients begin with a scale of 1. A scale does not change during a step, and
+// amax is a maximum over micro-batches. So the step is the same however its batch is cut. Sums are
+// FP32. Embedding, head, norms and attention stay BF16.
 //
 // No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
 // exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu), along

@@ -36,6 +36,8 @@ inline Tensor encode(const Ctx& ctx, Tensor codes, Tensor x) {
 inline void count_product(const Ctx& ctx, Tensor x, Tensor w) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
 }
+/// @param leaves of the sum over channels: ctx.leaves where tensor ranks could share that sum, else
+/// 1
 inline void linear_forward(const Ctx& ctx, Tensor out, Tensor inp, const Affine& w, int leaves) {
   count_product(ctx, inp, w.w);
   ctx.kernels->matmul_forward(ctx, out, inp, w.w, w.b, leaves);
@@ -56,7 +58,7 @@ inline void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
                          const Fp8Codes& codes, Tensor inp, const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
   linear_forward(ctx, saved.qkv, encode(ctx, codes.inp, inp), params.qkv, 1);
-  turn(ctx, saved.qkv, saved, /*back=*/false);
+  turn(ctx, saved.qkv, saved, /*back=*/false);  // rotary positions, of LLaMA's block alone (19)
   attend_forward(ctx, saved);
   const Tensor att = encode(ctx, codes.mid, saved.att);
   linear_forward(ctx, product, att, {params.proj_w, {}}, ctx.leaves);
@@ -83,7 +85,8 @@ inline void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const
 
 // ---- mlp ----------------------------------------------------------------------------------------
 
-/// With GELU, whose values nobody but a product reads, one operation makes codes of them.
+/// One operation makes codes of GELU's values, which only a product reads. SwiGLU (chapter 19) has
+/// no such operation; its fc is twice as wide as its act.
 inline bool is_gelu(const MlpSaved& saved) { return saved.fc.shape == saved.act.shape; }
 
 /// What the second product reads: the activation function's values, or their codes.

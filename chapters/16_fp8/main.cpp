@@ -179,8 +179,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -225,7 +225,8 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   section_done(m, L + 1, k, GA);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     const BlockTensors& p = w.blocks[l];
@@ -354,7 +355,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));

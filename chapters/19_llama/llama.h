@@ -8,9 +8,11 @@
 //   flag              weights of a block       numbers per token that a block keeps
 //   (GPT-2)           12 C^2 + 13 C            16 C + NH + 4
 //   --norm rms        2 C fewer                2 fewer: there is no mean
-//   --mlp swiglu      3 C F instead of 2 C F   3 F instead of 2 F
+//   --mlp swiglu      C F + F more             3 F instead of 2 F
 //   --position rope   none                     none; one table of T HS angles for the model
-//   --kv-heads NKV    2 C (NH - NKV) HS fewer  2 (NH - NKV) HS fewer
+//   --kv-heads NKV    2 (C + 1) (NH - NKV) HS  2 (NH - NKV) HS fewer
+//                     fewer
+//   --no-bias         9 C fewer                none
 //
 // With F = 8C/3 the three matrices of SwiGLU have the 8 C^2 weights of GELU's two.
 #pragma once
@@ -119,6 +121,7 @@ inline int64_t count_weights(const GptConfig& config) {
   const int64_t rows = (config.tied_head ? 1 : 2) * config.vocab +
                        (config.position == Position::Learned ? config.positions : 0);
   return rows * C +
+         // idle: of experts that a token does not take (chapter 21); here 0
          config.layers * (config.block_matrices() + config.idle_matrices() + biases + 2 * norm) +
          norm;
 }

@@ -9,8 +9,8 @@
 //     3         2+3, then (0+1)+(2+3)
 //
 // The bits are those of the tree, whatever the order of arrival. The price is memory for what
-// waits. A sum in the order of arrival would need only one buffer, but its bits would depend on the
-// number of ranks.
+// waits. A sum in the order of arrival would need only two buffers, its own and that of the next
+// term, but its bits would depend on the number of ranks.
 #pragma once
 
 #include <algorithm>

@@ -183,8 +183,8 @@ inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
                                          const OwnTokens& tokens, int64_t micro,
                                          const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
-  const Tensor angles = acts.blocks[0].attn.angles;
-  if (angles && !arena.dry_run())
+  const Tensor angles = acts.blocks[0].attn.angles;  // all blocks have this tensor
+  if (angles && !arena.dry_run())  // a dry run counts bytes, and its tensors have no memory
     for (const int i : {0, 1})
       fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), own.rope,
                   tokens.tokens(i).begin);

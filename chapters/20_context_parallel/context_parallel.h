@@ -162,7 +162,7 @@ class ContextParallel {
   }
 
  private:
-  /// The rows of a table (P,C) for this rank's early (0) or late (1) run.
+  /// The rows of the position table (T,C) for this rank's early (0) or late (1) run.
   Tensor positions(const EmbedTensors& p, int i) const {
     return p.wpe.slice(own_.tokens(i).begin, own_.tokens(i).size());
   }

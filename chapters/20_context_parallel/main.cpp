@@ -181,20 +181,21 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
+/// From this rank's `tokens` (B,T/cp) to the last norm. What backward needs stays in `a`, or is
+/// computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   m.context.embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights.
+/// The head, forward and backward: losses (B) of `targets` (B,T/cp), the gradient of its input into
+/// d.branch, and that of its weights. It begins the last section, which backward() ends.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, std::ssize(m.w.blocks) + 1);
@@ -210,6 +211,7 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   DroppedParts parts = recompute.parts_before(l);
+  // Attention is computed again here, in this chapter's way, and not by recompute_parts().
   if (std::exchange(parts.attention, false)) m.context.attend_forward(m.ctx, a.blocks[l].attn);
   recompute_parts(m.ctx, parts, a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
@@ -228,7 +230,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   m.grads.end_section(L + 1);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     m.grads.begin_section(ctx, l + 1);
@@ -266,7 +269,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_stream.begin_step();
   m.context.begin_step();
-  // The micro-batches of all ranks are neighbors: their gradients are summed first.
+  // The micro-batches of all context groups are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * dp + others.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     text.draw(m.context.whole(), o.run.seed, step, first(k));
@@ -301,7 +304,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();
+    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
@@ -373,9 +376,9 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   m.context.show(log);
-  for (const Axis axis : kAxes) log.count(m.mesh[axis]);
+  for (const Axis axis : kAxes) log.count(m.mesh[axis]);  // their messages, in the report
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   report_recompute(log, m.flops,

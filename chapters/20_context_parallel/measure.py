@@ -62,8 +62,8 @@ def work(text):
             mean = sum(pairs) / cp
             rows.append([cp, f"`{order}`", " ".join(f"{p / mean:.3f}" for p in pairs),
                          f"{max(pairs):,}", f"{mean / max(pairs):.1%}"])
-    return table(["cp", "`--order`", "pairs of each rank, to their mean", "pairs of the busiest rank",
-                  "mean to busiest"], rows)
+    return table(["cp", "`--order`", "pairs of each rank / mean of all", "pairs of the busiest rank",
+                  "mean / busiest"], rows)
 
 
 def flat():

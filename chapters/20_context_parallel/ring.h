@@ -33,6 +33,7 @@ class RingAttention : public PieceAttention {
   RingAttention(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run,
                 const ContextShape& shape)
       : PieceAttention(arena, shape),
+        // It reduces nothing, so it needs no memory for sums: elements is 0.
         stream_(arena, ctx, group, run, Reduction::Halving, /*elements=*/0, /*beside=*/true) {
     const auto alloc = [&](const char* name, Dtype dtype) {
       return arena.alloc(Mem::Workspace, name, dtype, {1, s.own.size(), s.kv()});
@@ -81,7 +82,7 @@ class RingAttention : public PieceAttention {
     Pending sent;
     for (int64_t step = 0; step < s.own.cp; ++step) {
       Pending next = pass_on(step);
-      const Tensor part = step == 0 ? gradients_[arriving] : leaving_[at(step)];
+      const Tensor part = step == 0 ? gradients_[arriving] : leaving_[parity(step)];
       for (const int i : {0, 1}) {
         const size_t at = dq.take();
         backward_piece(ctx, softmaxes_[at].o, rows_of(part, s.own.rows(i)), d, saved, keys(step, i),
@@ -119,14 +120,15 @@ class RingAttention : public PieceAttention {
     return s.own.runs_of(rank(-step))[static_cast<size_t>(i)];
   }
   /// The keys and values of that run.
-  Tensor keys(int64_t step, int i) const { return rows_of(kv_[at(step)], s.own.rows(i)); }
-  static size_t at(int64_t step) { return static_cast<size_t>(step % 2); }
+  Tensor keys(int64_t step, int i) const { return rows_of(kv_[parity(step)], s.own.rows(i)); }
+  /// Which of two buffers a step uses.
+  static size_t parity(int64_t step) { return static_cast<size_t>(step % 2); }
 
   /// Sends the keys of this step to the next rank, while those of the next step arrive. After the
   /// last step nobody needs them.
   Pending pass_on(int64_t step) {
     if (step + 1 == s.own.cp) return {};
-    return exchange("ring_keys", kv_[at(step)], rank(1), kv_[at(step + 1)], rank(-1));
+    return exchange("ring_keys", kv_[parity(step)], rank(1), kv_[parity(step + 1)], rank(-1));
   }
   Pending exchange(const char* name, Tensor out, int64_t to, Tensor inp, int64_t from) {
     return stream_.run([=](const Ctx& ctx, Reducer& reducer) {

@@ -58,8 +58,8 @@ struct ExpertOptions {
     e.router = named<Router>(router).value_or(e.router);
     if (no_renormalize) e.renormalize = false;
     config.check();
-    // x / x is 1, whatever the router says. Megatron-LM refuses it, too. Mixtral and Switch do
-    // otherwise.
+    // x / x is 1, whatever the router says. Megatron-LM refuses it, too. Switch does not divide for
+    // k = 1. The Mixtral of Hugging Face divides, and its router gets no gradient.
     if (e.chosen == 1 && e.renormalize)
       throw UserError(
           "--experts-per-token 1 needs --no-renormalize: the only score of a token, divided by "

@@ -12,7 +12,7 @@
 // output for them.
 //
 //   numbers per token      kept of a block             shared by all blocks
-//   (one MLP)              3 F                         4 F
+//   (one MLP)              3 F                         3 F
 //   experts                2 E, 4 k (weight, indices)  E + k (gradients of logits and weights)
 //                          k (3 F + C)                 k (3 F + 2 C)
 //
@@ -38,7 +38,7 @@ struct Choices {
   Tensor dweight;  ///< (B,T,k) F32, shared by all blocks
 };
 
-/// What the router of one block keeps, and behind it what all routers share.
+/// What the router of one block keeps. All routers share the members after the empty line.
 struct RouterActs {
   Choices chosen;
   Tensor logits, scores;  ///< (B,T,E) F32
@@ -50,8 +50,8 @@ struct RouterActs {
   Tensor wide_router;  ///< (E,C) F32, on the same condition
 };
 
-/// What the experts of one block keep, and behind it what all blocks share: inputs of experts, and
-/// gradients.
+/// What the experts of one block keep. All blocks share the members after the empty line: inputs of
+/// experts, and gradients.
 struct ExpertActs {
   Choices chosen;
   ExpertRows rows;  ///< which pair of a token and an expert lies in which of M rows
@@ -173,7 +173,8 @@ class ExpertLayers {
     for (int64_t i = 0; i < plan.set_count(s.L); ++i) kept_.push_back(alloc(arena, s, plan));
   }
 
-  /// Of block l, for tokens with these choices. What does not ask for tokens needs no choices.
+  /// Of block l, for tokens with these choices; without choices for experts_recompute(), which
+  /// reads rows alone.
   ExpertActs acts(size_t l, const Choices& chosen = {}) const {
     ExpertActs a = kept_[l % kept_.size()];
     a.chosen = chosen;

@@ -48,7 +48,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  o.run.takes_experts = o.run.other_block = true;
+  o.run.takes_experts = o.run.other_block = true;  // it trains experts, and changes the block
   CommandLine("21_moe: experts")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.block, o.experts, o.balance);
@@ -189,8 +189,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -216,7 +216,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
     experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// dinp (B,T,C) of the experts of block l and their gradients `g`, from that of the stream.
+/// From d.stream: the gradients `g` of router and experts of block l, and d.branch (B,T,C), that of
+/// what they have read.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, Tensor inp, int64_t l,
                       const RouterLossScale& scale, Into into) {
   const Ctx& ctx = m.ctx;
@@ -226,6 +227,7 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, Tens
   combine_backward(ctx, s, d.stream);
   experts_backward(ctx, g, s, inp, p, into);
   dispatch_backward(ctx, d.branch, s);
+  // The router has read the same input: its gradient lies in d.norm until it is added.
   router_backward(ctx, d.norm, g.router, r, inp, p.router, m.rule, scale, into);
   residual_backward_input(ctx, d.branch, d.norm);
 }
@@ -240,13 +242,16 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, recompute, l);
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
     residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    // Experts, router and shared experts have read the same input, so d.branch becomes the sum of
+    // their gradients. d.norm holds the one that is added next.
     if (p.experts.router) backward_experts(m, g.experts, d, s.norm2, l, router_scale, into);
     if (p.mlp.proj_w) {
       mlp_backward_input(ctx, p.experts.router ? d.norm : d.branch, d.mlp, d.stream, s.mlp, p.mlp);

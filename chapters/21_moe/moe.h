@@ -37,14 +37,18 @@ inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
 }
 
 /// `s` without the memory behind its last row: experts have fewer rows than there is memory for if
-/// tokens are dropped. What is computed then costs as much as the rows that there are. One row at
-/// least: a GPU starts no empty grid.
-inline ExpertActs filled(const Ctx& ctx, ExpertActs s) {
-  ctx.synchronize();  // the host reads offsets
+/// tokens are dropped. Then only rows that exist are computed. One row at least: a GPU starts no
+/// empty grid. The host reads offsets, so call it when it has waited for expert_rows.
+inline ExpertActs filled(ExpertActs s) {
   const int64_t M = s.rows.offsets.data<int32_t>()[s.rows.offsets.size() - 1];
   for (Tensor* x : {&s.rows.from, &s.fc, &s.act, &s.out, &s.inp, &s.drows, &s.dfc, &s.dact})
     *x = x->first(std::max<int64_t>(1, M));
   return s;
+}
+/// The same after expert_rows. Backward of a block needs no wait, because its forward has waited.
+inline ExpertActs filled(const Ctx& ctx, const ExpertActs& s) {
+  ctx.synchronize();
+  return filled(s);
 }
 
 // ---- router: inp (B,T,C) ------------------------------------------------------------------------
@@ -97,7 +101,8 @@ inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, Tensor inp) 
   const Span span(ctx, "dispatch_recompute");
   ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
-/// dinp (B,T,C) = the sum of s.drows over a token's experts. They are weighed already.
+/// dinp (B,T,C) = the sum of s.drows over a token's experts. combine_backward() has multiplied
+/// these rows by their factors.
 inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) {
   const Span span(ctx, "dispatch_backward");
   ctx.kernels->combine_forward(ctx, dinp, s.drows, s.rows, s.chosen.expert, {});
@@ -117,7 +122,7 @@ inline void experts_forward(const Ctx& ctx, const ExpertActs& a, const ExpertTen
 /// Computes act from fc again, if it was not kept.
 inline void experts_recompute(const Ctx& ctx, const ExpertActs& a) {
   const Span span(ctx, "experts_recompute");
-  const ExpertActs s = filled(ctx, a);
+  const ExpertActs s = filled(a);
   ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
 }
 /// Gradients of the experts. a.drows is the gradient of their outputs before, and of their inputs
@@ -126,7 +131,7 @@ inline void experts_recompute(const Ctx& ctx, const ExpertActs& a) {
 inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& a,
                              Tensor inp, const ExpertTensors& params, Into into) {
   const Span span(ctx, "experts_backward");
-  const ExpertActs s = filled(ctx, a);
+  const ExpertActs s = filled(a);
   const Kernels& k = *ctx.kernels;
   k.grouped_matmul_backward_input(ctx, s.dact, s.drows, params.proj_w, s.rows, kOneLeaf);
   k.grouped_matmul_backward_weight(ctx, grads.proj_w, s.drows, s.act, s.rows, into);

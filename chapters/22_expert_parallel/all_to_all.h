@@ -12,8 +12,8 @@
 namespace ladder {
 
 /// Tells rank i that `out[i]` rows will go to it, and hears the same from each rank.
-/// @return size + 1 numbers: where the rows of each rank begin among all that will arrive, from 0
-/// on, and then their number
+/// @return size + 1 numbers: where the rows of rank i begin among all that will arrive, and last
+/// how many will arrive in all
 inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> out) {
   std::vector<int32_t> in(out.size()), begin(out.size() + 1);
   const auto tensor = [](std::vector<int32_t>& x) {
@@ -35,6 +35,7 @@ inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_
   };
   const int me = group.rank(), size = group.size();
   // Ranks check that they all make the same call. Numbers of rows may differ, so the shape is 0.
+  // `result` is what --fault may spoil.
   const Call call{.operation = Operation::AllToAll,
                   .payload = {.dtype = leaving.dtype, .shape = {0}},
                   .result = flat(arriving).first(arriving_begin.back() * arriving.dim(1)),

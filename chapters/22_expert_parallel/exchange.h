@@ -73,6 +73,8 @@ class Exchange {
   Exchanged acts(size_t l, const Choices& own) const {
     Exchanged x = kept_[l % kept_.size()];
     x.own = own;
+    // A validation may have fewer sequences here and more on other ranks. So only what leaves has
+    // fewer, and what arrives keeps its full size.
     for (Tensor* of_tokens : {&x.sent.peer, &x.sent.rows.row})
       *of_tokens = of_tokens->first(own.expert.dim(0));
     return x;
@@ -96,15 +98,17 @@ class Exchange {
   }
 
   /// to (ep B,T,N): the tokens of `from` (B,T,N) that arrive, of all origins. A token that does not
-  /// come is -0, as an empty sum is.
+  /// come is -0, the sum of no terms (kernels/tree.h). No expert reads it.
   void to_owners(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_owners");
     travel(ctx, to, x.arrived, owner_rows_, from, x.sent, origin_rows_);
   }
   /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
-  /// It is rounded once, to the dtype of `to`. Of a token's factors w_e, an owner has the gradients
-  /// of those of its own experts, and +0 for the others. Adding +0 changes only -0. These gradients
-  /// are never -0, because combine_backward() sums them from +0. No layout splits that sum.
+  /// It is rounded once, to the dtype of `to`. In backward the gradients of a token's k factors w_e
+  /// take this way, too. An owner knows those of its own experts, and has +0 for the others. So in
+  /// each sum over owners one term is the gradient, and all others are +0. Adding +0 changes only
+  /// -0, and this gradient is never -0: combine_backward() begins its sum over channels at +0.
+  /// (A sum that ranks may share begins at -0; no layout here splits channels.)
   void to_origins(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
     const bool wide = to.dtype == from.dtype;
@@ -144,7 +148,8 @@ class Exchange {
     int64_t computed = 0;  ///< rows of own experts; here rows of own tokens count, too
   };
 
-  /// A block's choices, forward.
+  /// Counts what one block exchanges in forward: its rows, and the bytes of row numbers and
+  /// choices.
   void count(const Exchanged& x) {
     const auto count_if = [](Tensor ids, auto&& counts) {
       return std::count_if(ids.data<int32_t>(), ids.data<int32_t>() + ids.size(), counts);
@@ -159,9 +164,10 @@ class Exchange {
 
   int32_t owner_of(int32_t expert) const { return static_cast<int32_t>(expert / s.own.E); }
 
-  /// taken_ = the choices of tokens, each in its place. It is kElsewhere where a full expert drops
-  /// the token, and behind the n-th sequence. peer (n,T,w) = the owners of what each token takes,
-  /// each once, then kElsewhere. Owners ascend, since a token's choices do. expert (n,T,k)
+  /// expert (n,T,k) has the choices of n sequences, perhaps fewer than B. taken_ (B,T,k) = the
+  /// same, each in its place. It is kElsewhere where a full expert drops the token, and in the
+  /// sequences after the n-th. peer (n,T,w), w = min(k, ep): the owners of what each token takes,
+  /// each once, then kElsewhere. Owners ascend, since a token's choices do.
   void take(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
     int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();
@@ -186,7 +192,7 @@ class Exchange {
     for (int64_t owner = 0; owner < s.ep; ++owner)
       for (int64_t row = sent.begins()[static_cast<size_t>(owner)];
            row < sent.begins()[static_cast<size_t>(owner) + 1]; ++row) {
-        const int64_t token = sent.rows.from.data<int32_t>()[row] / s.w();
+        const int64_t token = sent.rows.from.data<int32_t>()[row] / s.w();  // a place in peer
         const int32_t* taken = taken_.data<int32_t>() + token * s.own.k;
         int32_t* out = choices_out_.data<int32_t>() + row * (1 + s.own.k);
         *out++ = static_cast<int32_t>(token);
@@ -227,6 +233,7 @@ class Exchange {
     ctx.synchronize();  // the host reads begins
     count_.bytes += from_rows.others(group_->rank()) * out.dim(1) * size_of(out.dtype);
     all_to_all_rows(*group_, in, to_rows.begins(), out, from_rows.begins());
+    // Without weights it is a plain sum.
     ctx.kernels->combine_forward(ctx, to, in, to_rows.rows, to_rows.peer, {});
   }
 

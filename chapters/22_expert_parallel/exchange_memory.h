@@ -44,6 +44,7 @@ struct ExchangeShape {
   int64_t most;     ///< c, tokens of a sequence that an expert may have
   Dtype dtype;      ///< of activations
 
+  /// @param ranks    ep, the ranks of a group
   /// @param capacity tokens of a sequence that an expert takes; 0: all
   ExchangeShape(const GptConfig& gpt, int64_t micro, int64_t ranks, int64_t capacity, Dtype of)
       : own(gpt, ranks * micro),
@@ -79,7 +80,8 @@ struct Travelers {
   int64_t others(int me) const { return begins().back() - counts()[static_cast<size_t>(me)]; }
 };
 
-/// What one block keeps of an exchange, and behind it what all blocks share.
+/// What one block keeps of an exchange. All blocks share the members after the empty line. Here
+/// `own` is this rank's tokens; in ExchangeShape it is this rank's experts.
 struct Exchanged {
   Choices own;        ///< as an origin: what the router has chosen
   Travelers sent;     ///< as an origin; peer (B,T,w): the owners of each token

@@ -162,11 +162,14 @@ class ExpertGrads : public ShardedGrads {
 };
 
 /// After the last micro-batch: gets what the routers of the other ranks have counted. All ranks
-/// call it.
+/// call it. Both tensors of a block are for the whole batch: a load for each sequence, losses for
+/// each micro-batch. The N ranks fill N neighboring micro-batches in a micro-step, so N of them are
+/// gathered at a time.
 inline void gather_loads(Comm& world, const Routers& routers, const GptConfig& gpt) {
   for (int64_t l = 0; l < gpt.layers && gpt.experts.count > 0; ++l)
     for (const Tensor& x : {routers.load(l), routers.losses(l)}) {
-      const int64_t micros = routers.losses(l).dim(0), each = x.dim(0) / micros;
+      const int64_t micros = routers.losses(l).dim(0);
+      const int64_t each = x.dim(0) / micros;  // rows of a micro-batch: MBS loads, or 1 of losses
       for (int64_t k = 0; k < micros; k += world.size())
         world.all_gather(x.slice(k * each, world.size() * each),
                          x.slice((k + world.rank()) * each, each));

@@ -58,7 +58,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  o.run.takes_experts = o.run.other_block = true;
+  o.run.takes_experts = o.run.other_block = true;  // it trains experts, and changes the block
   CommandLine("22_expert_parallel: experts that ranks share")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.block, o.experts, o.balance, o.parallel, o.fault);
@@ -77,7 +77,8 @@ struct Layout {
 
   GptConfig gpt = o.experts.gpt(o.block.gpt(o.run));
   int64_t capacity = o.experts.tokens_of_expert(gpt);
-  ParamLayout params{gpt, o.run.ranks, {}, {}, o.parallel.place(gpt, o.run.ranks, rank)};
+  ParamLayout params{gpt, o.run.ranks, /*tensor=*/{}, /*stage=*/{},
+                     o.parallel.place(gpt, o.run.ranks, rank)};
   /// This rank's chunks of all sections.
   ParamLayout shard = params.shard(rank);
   int64_t batch = o.run.batch;           ///< B, sequences of a step
@@ -90,7 +91,7 @@ struct Layout {
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
   ExchangeShape exchange{gpt, micro, o.parallel.ep, capacity, acts.dtype};
-  ExpertSizes experts = exchange.own;
+  ExpertSizes experts = exchange.own;  ///< this rank's experts, and what may come to them
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
 };
@@ -181,7 +182,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// product (B,T,C) = what the experts of block l make of inp (B,T,C). Between to_owners and
-/// to_origins a rank computes with the tokens of its whole group that take its experts.
+/// to_origins a rank computes with the tokens of its whole group that take its experts. r is of
+/// this rank's own tokens; x.chosen and s are of the tokens that come.
 void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
@@ -189,8 +191,10 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const Exchanged x = m.exchange.acts(l, r.chosen);
   const ExpertActs s = m.experts.acts(l, x.chosen);
   router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
-  m.exchange.choose(ctx, x);
+  m.exchange.choose(ctx, x);  // sends counts, choices and factors w_e; full experts drop tokens
   m.exchange.to_owners(ctx, x, x.inp, inp);
+  // choose() has left an expert at most `most` tokens of a sequence, c in the README. So this drops
+  // none, and M rows are enough.
   dispatch_forward(ctx, s, x.inp, m.layout.exchange.most);
   experts_forward(ctx, s, p);
   combine_forward(ctx, x.out, s);
@@ -221,15 +225,15 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
 /// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights.
+/// d.branch, and that of its weights. It begins the last section, which backward() ends.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, m.grads.last_section());
@@ -249,9 +253,9 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
     experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
-/// of what experts have read. Experts are a section of their own: their gradients are
-/// summed over copies alone.
+/// From d.stream: the gradients `g` of own experts of block l; r.chosen.dweight, those of the
+/// factors w_e, for the router; and d.branch (B,T,C), that of what experts have read. Experts are a
+/// section of their own: their gradients are summed over copies alone.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int64_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
@@ -282,7 +286,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   m.grads.end_section(m.grads.last_section());
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     const BlockTensors& p = w.blocks[l];
@@ -291,6 +296,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     if (p.experts.router) backward_experts(m, g.experts, d, l, into);
     m.grads.begin_section(ctx, layout.params.block_section(l));
     residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    // Experts, router and shared experts have read the same input, so d.branch becomes the sum of
+    // their gradients. d.norm holds the one that is added next.
     if (p.experts.router) {
       router_backward(ctx, d.norm, g.experts.router, m.routers.acts(l), s.norm2, p.experts.router,
                       m.rule, router_scale, into);
@@ -341,7 +348,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = m.batch.slice(k * MBS, MBS);
     const Tensor own_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    m.routers.begin(k * layout.N + m.comm.rank(), MBS);  // its number in the batch
+    m.routers.begin(k * layout.N + m.comm.rank(), MBS);  // this micro-batch's number in the batch
     forward(m, m.acts, part.tokens);
     head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens, m.balance.scale(S, layout.batch));
@@ -438,7 +445,7 @@ void run(Options o, Comm& comm) {
   // Tokens decide how many rows a rank computes, so ranks differ. The sum over ranks is known.
   report_recompute(log, {sum_over(comm, m.flops.all), sum_over(comm, m.flops.twice)},
                    layout.recompute.extra_flops(layout.gpt, layout.batch));
-  m.balance.report(log, layout.params.whole().live());
+  m.balance.report(log, layout.params.whole().live());  // parameters of the whole model
   m.exchange.report(log, comm);
   m.comm_streams.report(log, o.ddp, o.precision, layout.GA);
   log.finish(validate(layout, m, text));

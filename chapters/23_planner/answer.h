@@ -45,7 +45,7 @@ struct Answer {
   const std::string advice = change
                                  ? fmt::format("{} does: {:.2f} s a step with {}", change->text,
                                                change->plan.seconds(), change->plan.layout.text())
-                                 : "nor with more devices";
+                                 : "more devices do not help either";
   throw UserError("none of {} layouts fits {} of {}; the least takes {}, {}; {}", found.legal,
                   gib(device.room()).c_str(), device.name, gib(found.least->bytes()).c_str(),
                   found.least->layout.text().c_str(), advice.c_str());

@@ -42,9 +42,10 @@ inline constexpr std::array kExplanations = {
                 "chapters/23_planner/usual_memory.h, buffer_bytes()"},
     Explanation{"products", "m x 3 x 2 x tokens x blocks x elements of the matrices / tp / rate",
                 "chapters/23_planner/stage_time.h; block_matrices() of common/model/config.h"},
-    Explanation{"head", "m x 3 x 2 x tokens x C x V / tp / rate of 16-bit products",
+    Explanation{"head", "m x 3 x 2 x tokens x C x padded V / tp / rate of 16-bit or FP32 products",
                 "chapters/23_planner/stage_time.h"},
-    Explanation{"attention", "m x blocks x NH x T (T + 1) / 2 x (14 HS + 11) / (tp cp) / rate",
+    Explanation{"attention",
+                "m x blocks x sequences x NH x T (T + 1) / 2 x (14 HS + 11) / (tp cp) / rate",
                 "kernels/cost.h, attention_forward() and attention_backward()"},
     Explanation{"kernels",
                 "m x bytes of norms, residuals, activations, RoPE / rate of memory or cache",
@@ -61,7 +62,7 @@ inline constexpr std::array kExplanations = {
                 "m x (outputs + inputs of the stage's parts) x (bytes / link rate + "
                 "latency)",
                 "chapters/12_pipeline_parallel/stage_layout.h, message()"},
-    Explanation{"bubble", "end of the last stage on the clock - m (F + I + W) of the slowest stage",
+    Explanation{"bubble", "end of all stages on the clock - m (F + I + W) of the slowest stage",
                 "chapters/12_pipeline_parallel/pipeline_clock.h, simulate()"},
     Explanation{
         "data",
@@ -69,7 +70,8 @@ inline constexpr std::array kExplanations = {
         "forward does not hide of the all-gather; ZeRO 2 and 3: of each micro-batch; replicas: "
         "+ an all-reduce of the shard",
         "chapters/09_zero2/zero2.h, 10_zero3/zero3.h and 30_hsdp/hsdp.h"},
-    Explanation{"update", "(28 + 4 + 6) bytes x elements of the shard / memory rate",
+    Explanation{"update",
+                "(28 + 4, with 16-bit weights + 6) bytes x elements of the shard / memory rate",
                 "kernels/cost.h, adamw_update() and squared_norm()"},
     Explanation{"step_seconds", "the sum of the terms above", "chapters/23_planner/step_time.h"},
     Explanation{"mfu", "(6 (L M + C V) + 12 L C T) x tokens a second / (devices x peak)",

@@ -53,6 +53,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
+  // LADDER_DEVICES: the folder devices/ beside this file, from CMake.
   o.question.job.known_devices = device_names(LADDER_DEVICES);
   o.question.read(argc, argv, o.replay, o);
   require_own_place({"--report", o.report},
@@ -90,7 +91,8 @@ void print_smaller(const Answer& a) {
 
 // ---- 4. data ------------------------------------------------------------------------------------
 
-/// Which model a budget is best spent on, and which at the same loss if it is used for long.
+/// Prints the model on which a budget is best spent. With tokens of inference it also prints the
+/// model of the same loss that takes the fewest operations in training and use together.
 void print_optimum(double flops, double inference_tokens) {
   constexpr const char* kRow = "{:<42} {:>12.3g} {:>12.3g} {:>8.1f}";
   fmt::print("{:.3g} operations are best spent on\n{:<42} {:>12} {:>12} {:>8}\n", flops, "",

@@ -9,8 +9,8 @@
 //   beaten      another with the same sharding in its family is no slower and no larger
 //   too slow    its bound is above the times of all that are wanted, and one of those is smaller
 //
-// All others are timed, pipelines by the clock. So the answer is the same as if all were timed.
-// Tests compare it with a plain enumeration.
+// All others are timed, pipelines by the clock if they have few enough actions. So the answer is
+// the same as if all were timed. Tests compare it with a plain enumeration.
 #pragma once
 
 #include <algorithm>
@@ -114,8 +114,9 @@ class Search {
     for (const auto& [l, seconds, bytes] : families) {
       const auto members = std::ssize(candidates.shardings(l)) * std::ssize(candidates.policies(l));
       found.legal += members;
-      const bool known = !best.empty() || (found.least && found.least->bytes() <= bytes);
-      if (known && bytes > device_.room())
+      // If nothing fits, the smallest layout is told: a family that may hold it is looked at, too.
+      const bool told = !best.empty() || (found.least && found.least->bytes() <= bytes);
+      if (told && bytes > device_.room())
         found.too_large += members;
       else if (best.takes(seconds, bytes))
         look_at(candidates, l, best, found);
@@ -132,8 +133,10 @@ class Search {
 
   struct Family {
     PlanLayout layout;
-    double seconds;  ///< no member has less: recomputation hides no more than its own time
-    int64_t bytes;   ///< no member has fewer: those of its states
+    /// No member takes less. Recomputation makes backward longer, and so hides more of the
+    /// messages, but never more than the time that it adds.
+    double seconds;
+    int64_t bytes;  ///< no member has fewer: those of its states
   };
 
   Family family(const Candidates& candidates, PlanLayout l) {

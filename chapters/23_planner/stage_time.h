@@ -4,7 +4,7 @@
 //   products       2 x tokens x elements of the matrices / tp    at the peak of the precision
 //   attention      cost::attention_* / (tp cp)                   causal: half of all pairs
 //   kernels        bytes of norms, residuals, activations, ...   at the rate of memory or cache
-//   recomputation  those of the above that backward does again
+//   recomputation  what backward does again of these, with all-reduces of tensor ranks
 //   tensor         all-reduces, or gathers and scatters          nothing is computed meanwhile
 //   experts        two all-to-alls per block, of each           nothing is computed meanwhile
 //                  chosen expert of a token

@@ -126,20 +126,26 @@ class StepModel {
   double data(const StepTime& time) const {
     if (l_.batch_ranks() == 1) return 0;
     const StageSizes& n = sizes_.of(job_, l_, time.slowest);
-    const double waits = static_cast<double>(n.sections) * messages_of_all_reduce(l_.shards()) / 2;
-    const auto seconds = [&](double bytes) { return data_link().seconds(bytes, waits); };
-    const double reduce = seconds(static_cast<double>(n.reduce) *
-                                  static_cast<double>(job_.sent_gradient_bytes()) / 4);
-    const double gather = seconds(static_cast<double>(n.gather));
+    // Each section is sent by itself, in `hops` messages that wait for one another.
+    const double hops = messages_of_all_reduce(l_.shards()) / 2;
+    const auto seconds = [&](double bytes, int64_t sections) {
+      return data_link().seconds(bytes, static_cast<double>(sections) * hops);
+    };
+    const double reduce =
+        seconds(static_cast<double>(n.reduce) * static_cast<double>(job_.sent_gradient_bytes()) / 4,
+                n.sections);
+    const double gather = seconds(static_cast<double>(n.gather), n.sections);
     const double forward = time.stage.forward.total(), backward = time.stage.backward();
     const auto beyond = [&](double sent, double beside) { return device_.exposed(sent, beside); };
     const auto m = static_cast<double>(l_.micros(job_));
-    // Without ZeRO gradients are gathered: an all-reduce takes as long as two reduce-scatters.
+    // An all-reduce takes as long as two reduce-scatters: it also gathers the sums, because without
+    // ZeRO each rank needs all of them.
     if (l_.zero == 0) return beyond(2 * reduce, backward);
     if (l_.zero == 1) return beyond(reduce, backward) + beyond(gather, forward);
     if (l_.zero == 2) return m * beyond(reduce, backward) + beyond(gather, forward);
-    const double back = std::max(0.0, seconds(static_cast<double>(n.gather3)) - gather);
-    return m * (beyond(gather, forward) + beyond(back + reduce, backward)) + across(n);
+    // Backward has let most sections go since forward. It gathers them again, each by itself.
+    const double again = seconds(static_cast<double>(n.gather_again), n.sections_again);
+    return m * (beyond(gather, forward) + beyond(again + reduce, backward)) + across(n);
   }
 
   /// Chapter 30: an all-reduce of a shard's gradient, once a step, after backward.

@@ -44,7 +44,9 @@ struct StageSizes {
   int64_t sections;  ///< that are not empty
   int64_t reduce;    ///< bytes of a reduce-scatter of all gradients, FP32
   int64_t gather;    ///< bytes of an all-gather of all weights
-  int64_t gather3;   ///< bytes that stage 3 of ZeRO gathers for one micro-batch; else 0
+  // For one micro-batch, what stage 3 of ZeRO gathers a second time; else 0.
+  int64_t gather_again;    ///< bytes
+  int64_t sections_again;  ///< each an all-gather of its own
 };
 
 /// StageSizes by layout: the search asks for few of them very often.
@@ -71,23 +73,36 @@ class SizeTable {
       less.zero = 0;
       StageSizes sizes = of(job, less, stage);
       if (l.pp > 1) return sizes;
-      const auto traffic =
-          zero3_traffic(params, ddp, job.precision, recompute_of(job, l), {}, 1).value();
-      sizes.gather3 = traffic - sizes.reduce;
+      const Recompute recompute = recompute_of(job, l);
+      const auto traffic = zero3_traffic(params, ddp, job.precision, recompute, {}, 1).value();
+      sizes.gather_again = traffic - sizes.reduce - sizes.gather;
+      sizes.sections_again = gathers(params, recompute) - sizes.sections;
       return sizes;
     }
     const auto traffic = [&](int64_t GA) {
       return zero2_traffic(params, ddp, job.precision, GA).value();
     };
+    // Chapter 09 sends GA reduce-scatters and one all-gather a step: one more micro-batch is one
+    // more reduce-scatter.
     StageSizes sizes{.all = params.size(),
                      .own = params.shard(0).size(),
                      .largest = params.largest_section(),
                      .sections = std::ssize(params.sections_of(Tensor{.shape = {params.size()}})),
                      .reduce = traffic(2) - traffic(1),
                      .gather = 0,
-                     .gather3 = 0};
+                     .gather_again = 0,
+                     .sections_again = 0};
     sizes.gather = traffic(1) - sizes.reduce;
     return sizes;
+  }
+  /// How many gathers a micro-batch makes: one whenever a section that is used is in no room
+  /// (chapter 10).
+  static int64_t gathers(const ParamLayout& params, const Recompute& recompute) {
+    Rooms rooms(Zero3Options{}.rooms(params));
+    int64_t count = 0;
+    for (const int64_t s : sections_used(params.sections() - 2, recompute))
+      count += rooms.use(params.home_of(s)).there ? 0 : 1;
+    return count;
   }
   const ParamLayout& params_of(const Job& job, const PlanLayout& l, int64_t stage) {
     const std::array key{l.tp, l.pp, l.chunks, kind(l, stage), l.shards()};
@@ -107,7 +122,7 @@ class SizeTable {
     sizes.all -= experts - experts / l.ep;
     sizes.largest -= (experts - experts / l.ep) / (job.gpt.layers / l.pp);
     const double left = static_cast<double>(sizes.all) / whole;
-    for (int64_t* bytes : {&sizes.reduce, &sizes.gather, &sizes.gather3})
+    for (int64_t* bytes : {&sizes.reduce, &sizes.gather, &sizes.gather_again})
       *bytes = static_cast<int64_t>(static_cast<double>(*bytes) * left);
     return sizes;
   }
@@ -172,7 +187,7 @@ inline MemoryBytes work_bytes(const Job& job, const PlanLayout& l, int64_t stage
       Routers::workspace_bytes(part, mbs, acts) + ExpertLayers::workspace_bytes(experts, acts);
   bytes[Mem::Comm] = buffer_bytes(job, l, acts);
   if (job.precision.fp8()) {
-    MemoryBytes codes;  // chapter 16 knows one rank; tensor ranks share the codes as the products
+    MemoryBytes codes;  // chapter 16 has no tensor ranks: they share codes as they share products
     Fp8::add_bytes(codes, part, l.micro_batch, acts.set_count(part.layers) * acts.slots, true);
     for (size_t i = 0; i < codes.bytes.size(); ++i) bytes.bytes[i] += codes.bytes[i] / l.tp;
   }

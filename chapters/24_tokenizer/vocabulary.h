@@ -1,4 +1,5 @@
-// What a trainer starts from, words with their counts, and what it makes: tokens, one by a merge.
+// What a trainer starts from, words with their counts, and what it makes: merges, and the tokens
+// that they give.
 #pragma once
 
 #include <array>
@@ -71,7 +72,8 @@ class Vocabulary {
   }
   int64_t compared() const { return compared_; }
 
-  /// The token that the pair becomes. Its bytes may be those of a token that is there.
+  /// The token that the pair becomes. Two merges may give the same bytes, as (a, bc) and (ab, c).
+  /// The second one gives the token that is there, and adds none.
   uint32_t add(const PairCount& pair) {
     std::string bytes = tokens_[pair.left] + tokens_[pair.right];
     const auto [at, is_new] = known_.emplace(bytes, static_cast<uint32_t>(tokens_.size()));

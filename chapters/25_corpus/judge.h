@@ -49,7 +49,8 @@ struct SieveOptions {
   }
 };
 
-/// What a thread has found in its part of a round. Records are sorted by the rank that joins them:
+/// What a thread has found in one part of the files, until ranks exchange it. There is a list of
+/// records for each rank that joins them:
 /// the remainder of the key's upper half, divided by the number of ranks.
 struct Judged {
   std::vector<LineEntry> lines;

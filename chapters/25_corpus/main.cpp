@@ -282,7 +282,7 @@ void run_rank(Comm& comm, const Options& o) {
   print_funnel(lines, o.sieve.filter, in.tokenizer.has_value());
   if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
   if (in.held_out)
-    fmt::print("{} of {} held-out texts were found; {} are too short to be\n", met,
+    fmt::print("{} of {} held-out texts were found; {} are too short to be found\n", met,
                in.held_out->texts(), in.held_out->short_texts());
   fmt::print("records: {} bytes predicted, {} measured, {} of them in files\n",
              predicted_bytes(o, documents), bytes[0], bytes[1]);

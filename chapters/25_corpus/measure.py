@@ -295,6 +295,6 @@ def measure():
         "Pairs of 400 documents of the Bible and 200 edited ones, of which brute force computes all similarities. Found "
         "are pairs whose documents are in one component:", recall(draw),
         f"What copies do: `ch06_checkpointing {TRAIN}` on as many bytes of three corpora, and the same text held out. "
-        "What is shorter is repeated as a whole:", held_out_loss(draw),
+        "A corpus with fewer bytes is repeated as a whole.", held_out_loss(draw),
         speed(draw), million(draw),
     ])

@@ -13,14 +13,14 @@
 
 namespace ladder {
 
-/// Which of the parts of a file a rank reads.
+/// Which of the parts of a file a rank works on.
 struct Share {
   int rank = 0, ranks = 1, threads = 1;
 };
 
-/// Every rank reads all parts, and works on its own: in each round of ranks x threads parts, those
-/// are `threads` parts in a row. work(i, part) runs on thread i. done(parts) is called at the end
-/// of a round, equally often on all ranks.
+/// Every rank reads all parts, but works only on those that are its own: in each round of
+/// ranks x threads parts `threads` parts in a row. work(i, part) runs on thread i. done(parts) is
+/// called at the end of a round, equally often on all ranks.
 template <class Work, class Done>
 void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& done) {
   std::vector<LinePart> own(static_cast<size_t>(share.threads));

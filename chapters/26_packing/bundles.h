@@ -2,7 +2,8 @@
 //
 // A sum over a batch is a tree over the documents of each bundle, then a tree over bundles. Both
 // are one tree if each bundle has the same number of turns, a power of two. Turn i is for document
-// i of the bundle. A turn without a document is an absent leaf, and its loss is -0. Three documents
+// i of the bundle. A turn without a document is an absent leaf, and its loss is -0, which
+// added to any x gives x. Three documents
 // in a packed row, and in three unpacked rows, with four turns and T = 8:
 //
 //   packed      a a a b b c c .      turns  [0,3) [3,5) [5,7) -
@@ -31,7 +32,7 @@ struct Bundles {
   DocumentBorders documents;  ///< in these rows
   Tensor losses;              ///< one for each turn
 
-  int64_t count() const { return rows.tokens.dim(0); }  ///< R
+  int64_t row_count() const { return rows.tokens.dim(0); }  ///< R
 };
 
 /// Those bundles of a batch that one rank holds.
@@ -41,7 +42,7 @@ class BundleBatch {
   BundleBatch(Arena& arena, const PackOptions& options, int64_t B, int64_t micro, int64_t T)
       : options_(options), B_(B), micro_(micro), turns_(turns_of_bundle(options.most(T))) {
     const int64_t rows = B * options.rows(T);
-    counts_.rows = rows;
+    counts_.rows = rows;  // without --documents nothing is added, and all rows are always in use
     all_ = alloc_batch(arena, rows, T);
     losses_ = arena.shared(Mem::Activation, "losses", Dtype::F32, {B * turns_});
     if (!options.documents) return;
@@ -56,7 +57,7 @@ class BundleBatch {
   int64_t size() const { return B_; }
   /// Rows of all bundles, used or not.
   const Batch& rows() const { return all_; }
-  /// Counts of the bundles that were added since clear().
+  /// Counts of the bundles that were added since clear(); without --documents all rows.
   PackCounts counts() const { return counts_; }
 
   /// Forgets the bundles of the last step. All rows are padding.
@@ -88,7 +89,8 @@ class BundleBatch {
     counts_.padded = counts_.rows * T - counts_.trained;
   }
 
-  /// Bundles [begin, begin + count): a micro-batch, or the first of one.
+  /// Bundles [begin, begin + count): a micro-batch, or the first bundles of one. `begin` must be
+  /// that of a micro-batch, because borders count from there.
   Bundles slice(int64_t begin, int64_t count) const {
     const Tensor losses = losses_.slice(begin * turns_, count * turns_);
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
@@ -116,7 +118,8 @@ class BundleBatch {
   int64_t B_, micro_, turns_;
   Batch all_;
   Tensor losses_, borders_, position_;
-  std::vector<int64_t> first_row_{0};  ///< of each bundle; at last that of the next one
+  std::vector<int64_t> first_row_{
+      0};  ///< of each bundle; the last entry is for the bundle that comes next
   PackCounts counts_;
   std::vector<int32_t> read_;
 };

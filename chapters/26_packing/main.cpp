@@ -149,19 +149,19 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
+/// From `tokens` (R,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// The head, forward and backward: losses of `targets` (B,T), one for each turn, the gradient of
+/// The head, forward and backward: losses of `targets` (R,T), one for each turn, the gradient of
 /// its input into d.branch, and that of its weights.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
@@ -189,7 +189,8 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, recompute, l);
 
     const BlockTensors& p = w.blocks[l];
@@ -228,8 +229,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
 
   for (int64_t k = 0; k < GA; ++k) {
     const Bundles part = m.batch.slice(k * MBS, MBS);
-    const Activations acts = m.acts.first(part.count());
-    const ActGrads dacts = m.dacts.first(part.count());
+    const Activations acts = m.acts.first(part.row_count());
+    const ActGrads dacts = m.dacts.first(part.row_count());
     // From here on every kernel takes a document for a sequence.
     m.ctx.documents = part.documents;
     m.grads.begin(k);
@@ -262,7 +263,7 @@ float validate(const Layout& layout, Memory& m, const PackedText& text) {
   HeldOut v(m.ctx, text, m.batch, layout.micro);
   while (v.next()) {
     const Bundles& part = v.bundles();
-    const Activations acts = m.acts.first(part.count());
+    const Activations acts = m.acts.first(part.row_count());
     m.ctx.documents = part.documents;
     forward(m, acts, part.rows.tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);

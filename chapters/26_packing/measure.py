@@ -102,7 +102,7 @@ def peers():
         long = sum(max(0, n - 1 - T) for n in some)
         rows.append([kind, share(long, sum(n - 1 for n in some)), f"{100 * later:.1f}%", f"{100 * cut:.1f}%",
                      f"{100 * best_fit_cropped(some):.1f}%"])
-    return table(["lengths", "cut here", "cut if joined", "documents cut if joined", "thrown away by best fit"], rows)
+    return table(["lengths", "cut here", "cut if joined", "documents cut if joined", "thrown away by nanochat's loader"], rows)
 
 
 def rates(whole, packed, text):

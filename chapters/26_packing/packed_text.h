@@ -53,8 +53,9 @@ class PackedText {
       batch.add(windows_->file(), windows_->held_out().row(b));
   }
 
-  /// Counts the targets of the step that was drawn last, of all ranks, and those of a validation:
-  /// on rank 0, for RunLog. Without --documents there is none, because RunLog has its own.
+  /// For bits per byte: counts the targets, and the bytes that they stand for, of the step that was
+  /// drawn last, of all ranks, and of a validation, on rank 0. Without --documents there is none,
+  /// because RunLog has its own.
   LossTargets targets() const {
     if (text_) return {};
     return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },

@@ -45,9 +45,10 @@ class OrderPlace : public RowPlace {
         targets(counts),
         sources_(&options.sources) {}
 
-  uint64_t seed;                 ///< of the permutations; a resumed run goes on with this one
-  std::vector<int64_t> counts;   ///< documents of each source that were dealt before the window
-  std::vector<int64_t> dealt;    ///< those after it; equal to `counts` if it is not dealt yet
+  uint64_t seed;  ///< of the permutations; a resumed run goes on with this one
+  std::vector<int64_t>
+      counts;  ///< documents of each source that had been dealt when the window began
+  std::vector<int64_t> dealt;  ///< the same when it ended; equal to `counts` if it is not dealt yet
   std::vector<int64_t> targets;  ///< learned of each source in all rows before this place
 
   /// Its name in a checkpoint: a place in --sources must not be taken for one in a file.

@@ -2,7 +2,8 @@
 // the run each source is within one document of its share.
 //
 // Let w be a source's weight and W the sum of all weights. Of the first t documents, t w / W should
-// be of the source; c, a whole number, are. Its next document, number c + 1, has two times:
+// be of the source. When document t is next, c of those before it are. The source's next document,
+// number c + 1, has two times:
 //
 //   behind   t w > W c             from the first such t on, it is not too early
 //   due      ceil((c + 1) W / w)   the last t at which it is not too late

@@ -62,7 +62,7 @@ def measure():
         resumes(part),
         "The same run, 60 steps on one rank:",
         shares(part),
-        "Reading ahead, three rounds in turn. The first column is what the thread reads while it reads; "
-        "the second is what a step trains on one thread.",
+        "Reading ahead, three rounds in turn. The first column is the rate of the thread without the time when it "
+        "waits; the second is the rate at which one thread trains.",
         reading(part),
     ])

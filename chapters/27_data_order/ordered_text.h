@@ -31,6 +31,7 @@ class OrderedText {
   void draw(BundleBatch& batch, OrderPlace& place, int64_t step) {
     if (!order_) return text_.draw(batch, place, run_.seed, step, own_.begin, B_);
     const int64_t begin = now_ns();
+    // The first step, or a place that did not come from the last draw().
     if (!ahead_.valid() || !(ahead_.get().before == place)) read_ahead(place);
     const OrderedStep now = ahead_.get();
     waited_ns_ += now_ns() - begin;

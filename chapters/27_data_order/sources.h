@@ -138,8 +138,7 @@ class Source {
     Range tokens;
   };
 
-  /// @throws UserError naming a file that does not hold what its index says, or no document that
-  /// has a target
+  /// @throws UserError if a file does not hold what its index says, or if no document has a target
   Source(const SourceFiles& source, const RunOptions& run, const GptConfig& gpt,
          std::optional<int64_t> end_of_text) {
     for (const std::string& path : source.files) {

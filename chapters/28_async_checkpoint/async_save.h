@@ -33,7 +33,6 @@ struct AsyncOptions {
     line.group("Async checkpoints");
     line.add("--async", async, "write checkpoints while training goes on, from a copy in memory");
   }
-  void check() const {}
   /// @throws UserError unless the run can save so
   void check(const RunOptions& run) const {
     if (async && run.save.empty()) throw UserError("--async needs --save");
@@ -73,6 +72,7 @@ class Staging {
       const HostCopy host = HostCopy::of(ctx, from);
       std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
     }
+    // Without `others`, small states such as the loss scale: begin_save() has already read them.
     return {.gpt = state.gpt,
             .layout = state.layout,
             .params = state.params.copied_to(params_),

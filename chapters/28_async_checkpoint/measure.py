@@ -87,8 +87,9 @@ def measure():
     seconds = [statistics.median(of_saves(runs[name], "wait_ms")) / 1000
                for name in ("each rank its own", "async")]
     return "\n\n".join([
-        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most). Training "
-        "waits, also for the copy. A rank writes, then it waits for the disk; of both it has a core for so long. "
+        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most). `wait` is how "
+        "long training waits, also for the copy. `write` and `sync`: how long a rank writes, and then waits for the "
+        "disk. `core`: for how much of these two the rank has a core. "
         "The first save of a run, for which the system gives new pages, and the last, after which nothing goes "
         f"on, are left out. Writes and bytes of each rank. A step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
         table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],

@@ -13,7 +13,7 @@
 //   jump         |u| / |w| of the whole model is a spike: the learning rate has changed
 //   dead block   |g| of a block < 1/1000 of the largest block's
 //   drift        |w| of the token embedding outside of 1/2 to 2 times its first value. It scales
-//                the gradients behind the first norm (arXiv 2312.16903)
+//                the gradients that backward sends through the first norm (arXiv 2312.16903)
 //   rank         |g_r| of a rank > 3 times the median of the others. All shares of a batch are
 //                drawn alike, so their norms should be alike, too
 //
@@ -93,7 +93,8 @@ inline double slope(const std::deque<double>& y) {
 
 /// What detectors have seen: a checkpoint holds it.
 struct Curves {
-  std::deque<double> losses, norms, ratios, slope;  ///< the last ones, those of spikes left out
+  std::deque<double> losses, norms, ratios;  ///< the last ones, those of spikes left out
+  std::deque<double> slope;  ///< the last kSlope losses, for slope(); of a spike its limit
   double smoothed = 0, least = 0, embedding = 0;
   int64_t count = 0;
   std::set<std::string> standing;  ///< conditions that hold

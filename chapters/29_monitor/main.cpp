@@ -197,8 +197,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
     m.watch.stream(m.ctx, l, a.stream(l));
     forward_block(m, a, l);
   }
@@ -247,7 +247,8 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   section_done(m, L + 1, k, GA);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (int64_t l = L; l-- > 0;) {
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
     recompute_segment(m, a, layout.recompute, l);
 
     const BlockTensors& p = w.blocks[l];
@@ -303,6 +304,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.zero1.finish(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
+  // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
   for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   o.plant.freeze(m.ctx, layout.shard, grads, step);
   const float loss = mean_loss(m.ctx, m.losses, targets);
@@ -322,7 +324,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();
+    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   m.watch.finish(m.ctx, m.comm, norm);
@@ -343,14 +345,14 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
 
 /// Logs the alarms of a step. Returns the one after which the run goes back, if there is one.
 std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& record) {
-  std::optional<Alarm> worst;
+  std::optional<Alarm> cause;
   for (const Alarm& alarm : m.detectors.look(record, m.watch)) {
     log.note(fmt::format("step {}: alarm: {}, {}", record.step, alarm.kind, alarm.why));
     log.extra()["alarms"].push_back(
         {{"step", record.step}, {"kind", alarm.kind}, {"why", alarm.why}});
-    if (alarm.goes_back() && m.rewinds.on()) worst = alarm;
+    if (alarm.goes_back() && m.rewinds.on()) cause = alarm;
   }
-  return worst;
+  return cause;
 }
 
 /// Loads the checkpoint in --save, and skips the batches around the one that step `step` took.
@@ -428,7 +430,7 @@ void run(Options o, Comm& comm) {
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   Events events(o.events, o.run, plan, text, m.arena, m.ctx, log, comm);
   log.count_targets_with(m.batches.targets(text, o.run.seed, layout.batch));
-  m.comm_stream.show(log);
+  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, log, events);
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));

@@ -2,7 +2,7 @@
 // alarm with N before and after it. PaLM's authors did so by hand (arXiv 2204.02311, section 5.1).
 //
 // From there on a step and its batch have two numbers: batch = step + skipped. Schedule and
-// optimizer count steps. A checkpoint holds `skipped` and the ranges that are yet to be skipped.
+// optimizer count steps. A checkpoint holds `skipped` and all ranges.
 //
 //   step    20   21   22   23   24                      the checkpoint goes on with step 21
 //   batch   20   21   22   23   24: a spike             --rewind 1: go back, and skip 23:26
@@ -80,7 +80,8 @@ class BatchNumbers {
     for (const std::string& text : options.skip) skip(RewindOptions::range(text));
   }
 
-  /// The batch of `step`. Steps must be asked for in ascending order; one may be asked for twice.
+  /// The batch of `step`. Steps must be asked for in ascending order, after set_state() from that
+  /// of the checkpoint on; one may be asked for twice.
   int64_t at(int64_t step) {
     for (const Range& range : ranges_)  // ascending
       if (range.begin <= step + skipped_ && step + skipped_ < range.end)

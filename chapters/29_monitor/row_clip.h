@@ -10,10 +10,16 @@
 // An all-reduce of 2 * 8 kLimbs bytes for each row, for gradient and weights, gives every rank the
 // norms of all rows, with the bits of chapter 14. A squared norm is summed in leaves of 16
 // elements, and none may cross the end of a row. So a row's length must be a multiple of 16.
+//
+// Each all-reduce waits for the device. So the tensors of a pass share one: as many neighbors as
+// the workspace, which the longest tensor fills, has room for. GPT-2 124M has 148 tensors in 3
+// passes.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "chapters/14_stability/adaptive_clip.h"
 #include "common/comm/comm.h"
@@ -39,6 +45,8 @@ class RowClip {
         throw UserError("--agc: on ranks --channels must be a multiple of {}", kNormLeaf);
     limbs_ = arena.shared(Mem::Workspace, "agc", Dtype::I64,
                           {bytes(params, options) / (8 * kLimbs), kLimbs});
+    for (const ParamSpec& spec : params.specs())
+      if (spec.role != Role::Head) add(spec);
   }
 
   /// Bytes of Workspace: as many as in chapter 14, two norms for each row of the longest tensor.
@@ -50,29 +58,45 @@ class RowClip {
   /// on.
   bool apply(const Ctx& ctx, const Flat& grads, const Flat& weights, Comm& comm) const {
     if (limit_ == 0) return false;
-    for (const ParamSpec& spec : params_.specs()) {
-      if (spec.role == Role::Head) continue;
-      const int64_t R = rows(spec);
-      const Tensor both = limbs_.first(2 * R), of_grad = both.first(R),
-                   of_weight = both.slice(R, R);
-      zero(ctx, both);
-      const ParamSpec* own = shard_.find(spec.name);  // null: other ranks have all of it
-      if (own) {
-        add_norms(ctx, of_grad, grads, *own);
-        add_norms(ctx, of_weight, weights, *own);
+    for (const Pass& pass : passes_) {
+      const Tensor limbs = limbs_.first(rows(pass));
+      zero(ctx, limbs);
+      for (const Norms& norms : pass) {
+        add_norms(ctx, of_gradient(norms), grads, norms.tensor);
+        add_norms(ctx, of_weight(norms), weights, norms.tensor);
       }
       ctx.synchronize();
-      comm.all_reduce(both);
-      if (!own) continue;
-      for_pieces(grads, *own, [&](int64_t row, Tensor g) {
-        const int64_t n = g.dim(0);
-        ctx.kernels->adaptive_clip(ctx, g, of_grad.slice(row, n), of_weight.slice(row, n), limit_);
-      });
+      comm.all_reduce(limbs);
+      for (const Norms& norms : pass)
+        for_pieces(grads, norms.tensor, [&](int64_t row, Tensor g) {
+          const int64_t n = g.dim(0);
+          ctx.kernels->adaptive_clip(ctx, g, of_gradient(norms).slice(row, n),
+                                     of_weight(norms).slice(row, n), limit_);
+        });
     }
     return true;
   }
 
  private:
+  /// Where the squared norms of a tensor's rows are, in `limbs_`.
+  struct Norms {
+    std::string tensor;   ///< its name
+    int64_t begin, rows;  ///< those of the gradient; those of the weights come next
+  };
+  using Pass = std::vector<Norms>;
+
+  /// Puts a tensor into the last pass, or into a new one if that has no room.
+  void add(const ParamSpec& spec) {
+    const int64_t R = rows(spec);
+    if (passes_.empty() || rows(passes_.back()) + 2 * R > limbs_.dim(0)) passes_.emplace_back();
+    passes_.back().push_back({spec.name, rows(passes_.back()), R});
+  }
+  static int64_t rows(const Pass& pass) {
+    return pass.empty() ? 0 : pass.back().begin + 2 * pass.back().rows;
+  }
+  Tensor of_gradient(const Norms& n) const { return limbs_.slice(n.begin, n.rows); }
+  Tensor of_weight(const Norms& n) const { return limbs_.slice(n.begin + n.rows, n.rows); }
+
   /// A vector is one row.
   static int64_t rows(const ParamSpec& spec) { return spec.is_matrix() ? spec.rows : 1; }
   static int64_t columns(const ParamSpec& spec) {
@@ -82,19 +106,22 @@ class RowClip {
   /// Calls use(first row, piece (R,n)) for this rank's part of a tensor: the rest of a row, then
   /// whole rows, then the beginning of a row.
   template <class Use>
-  void for_pieces(const Flat& buffer, const ParamSpec& spec, Use&& use) const {
-    const Tensor part = flat(shard_.tensor(buffer, spec));
-    const int64_t N = columns(spec), end = spec.part.begin + spec.live();
-    for (int64_t at = spec.part.begin; at < end;) {
+  void for_pieces(const Flat& buffer, const std::string& tensor, Use&& use) const {
+    const ParamSpec* const spec = shard_.find(tensor);
+    if (!spec) return;  // other ranks have all of it
+    const Tensor part = flat(shard_.tensor(buffer, *spec));
+    const int64_t N = columns(*spec), end = spec->part.begin + spec->live();
+    for (int64_t at = spec->part.begin; at < end;) {
       const int64_t in_row = at % N;
       const int64_t R = in_row == 0 ? std::max<int64_t>(1, (end - at) / N) : 1;
       const int64_t n = std::min(N - in_row, end - at);
-      use(at / N, part.slice(at - spec.part.begin, R * n).view({R, n}));
+      use(at / N, part.slice(at - spec->part.begin, R * n).view({R, n}));
       at += R * n;
     }
   }
-  void add_norms(const Ctx& ctx, Tensor limbs, const Flat& buffer, const ParamSpec& spec) const {
-    for_pieces(buffer, spec, [&](int64_t row, Tensor piece) {
+  void add_norms(const Ctx& ctx, Tensor limbs, const Flat& buffer,
+                 const std::string& tensor) const {
+    for_pieces(buffer, tensor, [&](int64_t row, Tensor piece) {
       ctx.kernels->squared_norm(ctx, limbs.slice(row, piece.dim(0)), piece);
     });
   }
@@ -102,6 +129,7 @@ class RowClip {
   ParamLayout params_, shard_;
   float limit_;
   Tensor limbs_;
+  std::vector<Pass> passes_;
 };
 
 }  // namespace ladder

@@ -14,8 +14,8 @@
 // how many groups there are. The price is memory: a rank holds 1/S of what belongs to parameters
 // instead of 1/N.
 //
-// A group takes neighboring sequences of the batch. Micro-step k of shard s in group g has the
-// sequences g B/R + (k S + s) MBS ... + MBS - 1. R, S, MBS and the micro-steps are powers of two,
+// A group takes neighboring sequences of the batch. Micro-step k of shard s in group g has MBS
+// sequences, from number g B/R + (k S + s) MBS on. R, S, MBS and the micro-steps are powers of two,
 // so each sum is a sub-tree of the batch: first over a micro-batch, then over shards, micro-steps,
 // and groups.
 #pragma once
@@ -92,8 +92,8 @@ inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard&
 }
 
 /// Bytes that one rank sends to its replicas in a step: an all-reduce of its shard's gradient. The
-/// formula holds for reductions that load all ranks alike, in equal chunks. For others nothing is
-/// predicted.
+/// formula holds for reductions in which all ranks send equally many bytes, in equal chunks. For
+/// others nothing is predicted.
 inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const DdpOptions& ddp,
                                               int64_t replicas) {
   return ddp_traffic(shard, ddp, static_cast<int>(replicas));
@@ -102,6 +102,7 @@ inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const Dd
 /// Reports the bytes that this rank has sent in the last step, by kind of link, and their sum.
 inline void report_links(RunLog& log, std::optional<int64_t> inside, const CommStream& shards,
                          std::optional<int64_t> across, const CommStream& replicas) {
+  // An entry in the form of log.traffic(); the last call leaves the sum there.
   const auto entry = [&](std::optional<int64_t> predicted, int64_t measured) {
     log.traffic(predicted, measured);
     return log.extra()["traffic"];

@@ -152,7 +152,7 @@ void Comm::settle(const Tensor& data, const Tensor& other) const {
 
 void Comm::check_peer(int peer) const {
   CHECK(peer >= 0 && peer < size_, "a message between ranks {} and {} of {}", rank_, peer, size_);
-  CHECK(peer != rank_, "rank {} sends to itself", rank_);
+  CHECK(peer != rank_, "a message to itself");
 }
 
 void Comm::check_chunks(const Tensor& whole, const Tensor& chunk) const {

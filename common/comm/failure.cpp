@@ -6,13 +6,15 @@
 #include <new>
 #include <thread>
 
+#include "common/comm/run_ranks.h"
 #include "common/printable.h"
 #include "kernels/check.h"
 #include "kernels/mapped_file.h"
 
 namespace ladder {
 
-Failure failure(const std::string& who) {
+Failure failure(std::optional<int> rank) {
+  std::string who = rank ? rank_name(*rank) + ": " : "";
   const auto told = [&](const char* kind, std::string_view what, int status) {
     return Failure{.line = fmt::format("{}: {}{}", kind, who, what), .status = status};
   };
@@ -28,6 +30,7 @@ Failure failure(const std::string& who) {
   } catch (const RankFailed& e) {
     return e.failure();
   } catch (const NotWritten& e) {
+    if (rank && e.rank() != rank) who = fmt::format("rank {}: ", e.rank());
     return told("error", e.what(), kNotDone);
   } catch (const UserError& e) {
     return told("error", e.what(), 2);

@@ -1,6 +1,7 @@
 // Failure: how a program, or one rank of it, ends after an exception, whoever catches it.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,7 +16,12 @@ constexpr int kNotDone = 3;
 /// A disk is full or fails under an output that was legal when the run began.
 class NotWritten : public UserError {
  public:
-  explicit NotWritten(const std::string& reason) : UserError("{}", reason.c_str()) {}
+  /// @param rank the one whose disk it is; another rank may throw this
+  NotWritten(int rank, const std::string& reason) : UserError("{}", reason.c_str()), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
 };
 
 struct Failure {
@@ -35,8 +41,9 @@ class RankFailed : public std::runtime_error {
 };
 
 /// Of the exception that is being handled.
-/// @param who threw it, for the line: "rank 2: "
-Failure failure(const std::string& who = "");
+/// @param rank the one that threw it, for the line; none: there is only one. The line has the rank
+/// of a NotWritten instead.
+Failure failure(std::optional<int> rank = {});
 
 /// Prints a line on stderr, made safe by printable() (common/printable.h). A line that cannot be
 /// written is lost, because there is nobody to tell.

@@ -66,8 +66,6 @@ class FaultyComm : public Comm {
   /// group that had the most, of this group and those split off. For messages: all that this rank
   /// received.
   int64_t seen() const { return *most_; }
-  /// Whether the fault has happened. A control that never met its fault controls nothing.
-  bool happened() const { return seen() > fault_.nth; }
 
  protected:
   void perform(const Call& call, const std::function<void()>& body) override {

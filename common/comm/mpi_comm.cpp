@@ -391,7 +391,7 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
     watch->end();
   } catch (...) {
     if (watch) watch->stop();
-    const Failure end = failure(rank_name(rank) + ": ");
+    const Failure end = failure(rank);
     wait_for_turn(rank);  // all may miss the same file
     mpi::end_processes(end);
   }

@@ -11,10 +11,10 @@
 //
 // Only messages that wait for one another are counted. Halving and tree have the bits of a single
 // rank. Halving and ring have no bottleneck. Halving: R. Rabenseifner, "Optimization of Collective
-// Reduction Operations", ICCS 2004. In its all-reduce, each rank keeps those parts that make every
-// message one piece of memory. But a reduce-scatter must leave chunk r on rank r. The chunks for a
-// partner are then every second, every fourth, ... chunk. They are sent one after the other, in N-1
-// messages; an all-gather does the same.
+// Reduction Operations", ICCS 2004. In an all-reduce a rank may keep any chunk, and it keeps the
+// one for which every message is one range of memory. But a reduce-scatter must leave chunk r on
+// rank r. The chunks for a partner are then every second, every fourth, ... chunk. They are sent
+// one after the other, in N-1 messages; an all-gather does the same.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,7 @@ class Reducer {
   Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
           int64_t elements);
 
-  /// Chunk rank() becomes its sum over ranks. The rest of `data` is used up: it then holds parts of
-  /// sums.
+  /// Chunk rank() becomes its sum over ranks. The rest of `data` then holds parts of sums.
   /// data (chunks.elements)
   void reduce_scatter(Tensor data, const Chunks& chunks);
 

@@ -25,7 +25,7 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
   } catch (const Aborted&) {
     // A consequence. The rank that has the cause reports it.
   } catch (...) {
-    const Failure end = failure(rank_name(rank) + ": ");
+    const Failure end = failure(rank);
     const ThreadWorld::Lock lock = world.lock();
     world.fail(end);
   }
@@ -121,12 +121,13 @@ int separate_tasks() {
   return under_mpirun() ? 1 : number_from({"SLURM_STEP_NUM_TASKS"}).value_or(1);
 }
 
-std::string host_name() {
-  if (launched_processes() == launched_here()) return "";
+std::string machine_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
 }
+
+std::string host_name() { return launched_processes() == launched_here() ? "" : machine_name(); }
 
 std::string rank_name(int rank) {
   const std::string host = host_name();

@@ -44,7 +44,9 @@ int launched_here();
 int launched_local_rank();
 /// "rank 3"; if this process is that rank and there are several machines, "rank 3 on HOST".
 std::string rank_name(int rank);
-/// The name of this machine if there are several machines; otherwise empty.
+/// The name of this machine.
+std::string machine_name();
+/// The same if there are several machines; otherwise empty.
 std::string host_name();
 
 /// What MPI knows of this machine. It replaces what the environment says.

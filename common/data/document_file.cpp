@@ -18,7 +18,7 @@ int64_t number(std::span<const std::byte> bytes, int64_t at) {
   return token_at(bytes.data() + at, 4) | token_at(bytes.data() + at + 4, 4) << 32;
 }
 
-/// The type of tokens of that width.
+/// Megatron's number for the type of tokens of that width.
 int64_t type_of(int64_t width) { return width == 1 ? 1 : width == 2 ? 8 : 4; }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// A token file that holds documents, one behind the other.
+// A token file that holds documents, one after the other.
 //
-// Where they end is said by X.idx beside X.bin, Megatron's index, or by a token that ends each of
-// them. The index is read where it lies. Ends that tokens tell are kept: 8 bytes for a document.
+// Either a file X.idx beside X.bin, which is Megatron's index, says where documents end; or each
+// document ends with a certain token. Parts of the index are read when they are needed. Without an
+// index, the ends are kept in memory: 8 bytes for each document.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace ladder {
 
-/// Documents by their number, as tokens of the file.
+/// Gives documents by their number, as tokens of the file.
 class DocumentFile {
  public:
   /// Reads the whole index, or without one the whole file, once.
@@ -30,12 +31,13 @@ class DocumentFile {
 
   const std::string& name() const { return file_.name(); }
   int64_t count() const { return count_; }
-  /// The tokens of document i. The token that ends it is one of them. There may be none.
+  /// Which tokens document i has, with the token that ends it. A document may have no tokens.
   Range document(int64_t i) const;
   /// tokens = those from `begin` on. @throws UserError if the file has changed, cannot be read, or
   /// has a token that is not below the vocabulary
   void read(int64_t begin, std::span<int32_t> tokens) const;
-  /// Counts the `targets` tokens behind `begin`, and their bytes. @throws UserError as read() does
+  /// Counts the `targets` tokens that follow token `begin`, and their bytes.
+  /// @throws UserError as read() does
   TargetCount count_targets(int64_t begin, int64_t targets) const;
 
  private:

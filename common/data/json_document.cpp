@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Reads a line for the parser, and tells how far the parser has come.
+/// Gives a line to the parser byte by byte, and so knows how far the parser has read.
 struct Cursor {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -30,11 +30,11 @@ struct Cursor {
   bool operator==(const Cursor& other) const { return at == other.at; }
 };
 
-/// Is told of each value in turn. Returning false ends the parser.
+/// The parser calls these functions for each value in turn. If one returns false, the parser ends.
 class Reader : public nlohmann::json_sax<json> {
  public:
   Reader(std::string_view line, JsonDocument& document) : line_(line), document_(document) {}
-  const char* come = nullptr;  ///< behind what the parser has read of the line
+  const char* come = nullptr;  ///< the end of what the parser has read of the line
   std::string wrong;           ///< what the line should have been
 
   bool has_text() const { return fields_[0].met; }
@@ -108,7 +108,7 @@ class Reader : public nlohmann::json_sax<json> {
   std::string_view line_;
   JsonDocument& document_;
   Field fields_[3] = {{"text", document_.text}, {"id", document_.id}, {"source", document_.source}};
-  Field* field_ = nullptr;  ///< whose value comes next
+  Field* field_ = nullptr;  ///< the field whose value comes next
   int depth_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// A document as a line of JSON: {"text": "...", "id": "...", "source": "..."}, and whatever else.
+// A document as a line of JSON: {"text": "...", "id": "...", "source": "..."}. Other fields are
+// ignored.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,11 @@ struct JsonDocument {
   std::string text;
   std::string id;             ///< a string or a whole number; empty: there is none
   std::string source;         ///< empty: there is none
-  size_t begin = 0, end = 0;  ///< of the text in the line, its quotes included
+  size_t begin = 0, end = 0;  ///< where in the line the text stands, with its quotes
 };
 
-/// Reads one line. The parser keeps nothing but these three values.
-/// @return what is wrong with the line; empty: nothing is
+/// Reads one line. The parser keeps only these three values.
+/// @return what is wrong with the line; empty if nothing is wrong
 std::string read_document(std::string_view line, JsonDocument& document);
 
 }  // namespace ladder

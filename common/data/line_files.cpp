@@ -30,7 +30,7 @@ std::unique_ptr<ByteSource> source_of(const InputFile& file) {
   return std::make_unique<PlainSource>(file);
 }
 
-/// Finds the lines of `part.text`, of which the last may lack its end.
+/// Finds the lines of `part.text`. The last line may lack its newline.
 void cut_lines(LinePart& part, int64_t longest) {
   const std::string_view text = part.text;
   for (size_t begin = 0; begin < text.size();) {
@@ -60,7 +60,7 @@ std::string LineFiles::name_of(const LinePart& part, size_t line) const {
                      part.number + static_cast<int64_t>(line));
 }
 
-/// Appends bytes of the file that is open. false: it has no more.
+/// Appends bytes of the open file. @return false if it has no more
 bool LineFiles::fill(std::string& text) {
   const size_t before = text.size();
   text.resize(before + kBytesAtATime);
@@ -69,7 +69,7 @@ bool LineFiles::fill(std::string& text) {
   return bytes > 0;
 }
 
-/// Reads on to the end of a line that is longer than is legal, and forgets it.
+/// Reads to the end of a line that is longer than is legal, and drops it.
 void LineFiles::skip_long(LinePart& part) {
   size_t newline = std::string::npos;
   do part.text.clear();
@@ -95,7 +95,7 @@ bool LineFiles::next(LinePart& part) {
         break;
       }
     } while (!has_end);
-    // The last line of a file may lack its end.
+    // The last line of a file may lack its newline.
     if (const size_t last = part.text.rfind('\n'); last != std::string::npos) {
       left_over_ = part.text.substr(last + 1);
       part.text.resize(last + 1);

@@ -1,4 +1,5 @@
-// Lines of files, in parts of about 256 KiB, in as much memory whatever the size of the files.
+// The lines of files, in parts of about 256 KiB. So the memory does not depend on the size of the
+// files.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +17,29 @@ namespace ladder {
 struct LinePart {
   struct Line {
     size_t begin, bytes;  ///< in the text, without the end of the line
-    bool too_long;        ///< it was longer than is legal, and its text is not here
+    bool too_long;        ///< longer than is legal; its text is left out
   };
 
   std::string text;
   std::vector<Line> lines;
-  size_t file = 0;      ///< of the files
-  int64_t number = 0;   ///< of the first line in its file, from 1
-  int64_t ordinal = 0;  ///< of the first line among those of all files, from 0
+  size_t file = 0;      ///< which file the lines are from
+  int64_t number = 0;   ///< of the first line in its file, from 1 on
+  int64_t ordinal = 0;  ///< of the first line among the lines of all files, from 0 on
 
   std::string_view line(size_t i) const {
     return std::string_view(text).substr(lines[i].begin, lines[i].bytes);
   }
 };
 
-/// Files of lines, of which those named *.zst are compressed.
+/// Files of lines. Files named *.zst are compressed.
 class LineFiles {
  public:
-  /// @param flag that gave the paths, for messages
-  /// @param longest bytes that a line may have
+  /// @param flag    the flag that gave the paths, for messages
+  /// @param longest how many bytes a line may have
   /// @throws UserError naming a file that cannot be read
   LineFiles(const std::vector<std::string>& paths, std::string_view flag, int64_t longest);
 
-  /// false: there is no more. @throws UserError naming the file
+  /// Reads the next part. @return false if there is none @throws UserError naming the file
   bool next(LinePart& part);
   /// Goes back to the first line.
   void rewind();

@@ -1,5 +1,5 @@
-// SortedRecords: records in ascending order, of which only some are in memory: the others are in
-// files, as sorted runs that are merged when they are read.
+// SortedRecords: sorts more records than memory can hold. When memory is full, the records in it
+// are sorted and written to a file as a run. At the end all runs are merged.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace ladder {
 
-/// A file that has no name: it goes when it is closed, or when the program dies.
+/// A file without a name. It vanishes when it is closed, or when the program dies.
 class NamelessFile {
  public:
   /// @param what for messages: "--out"
@@ -42,8 +42,8 @@ class SortedRecords {
   static_assert(std::is_trivially_copyable_v<Record>);
 
  public:
-  /// @param limit bytes of records that memory holds
-  /// @param directory for what is beyond the limit
+  /// @param limit     how many bytes of records memory may hold
+  /// @param directory where the file of runs is made, if one is needed
   SortedRecords(int64_t limit, std::filesystem::path directory)
       : capacity_(std::max<size_t>(1024, static_cast<size_t>(limit) / sizeof(Record))),
         directory_(std::move(directory)) {}
@@ -57,7 +57,7 @@ class SortedRecords {
   int64_t spilled_bytes() const { return static_cast<int64_t>(spilled_ * sizeof(Record)); }
   int64_t size() const { return static_cast<int64_t>(spilled_ + records_.size()); }
 
-  /// f(record) of all, ascending. Afterwards there are none.
+  /// Calls f(record) for all records in ascending order, and then forgets them.
   template <class F>
   void take(F&& f) {
     std::ranges::sort(records_);
@@ -72,14 +72,13 @@ class SortedRecords {
   }
 
  private:
-  /// Records of the file, of which some are in memory.
+  /// A run in the file. Merging keeps the next few of its records in memory.
   struct Run {
-    int64_t at, end;  ///< in the file
+    int64_t at, end;  ///< which bytes of the file have not been read
     std::vector<Record> some = {};
-    size_t next = 0;  ///< of `some`
+    size_t next = 0;  ///< which record of `some` comes next
   };
 
-  // Growth by doubling would take half of the memory again.
   void spill() {
     std::ranges::sort(records_);
     if (!file_) file_ = std::make_unique<NamelessFile>(directory_, "--out");

@@ -56,7 +56,7 @@ struct TextOptions {
   TextFormat format = {};
   int64_t seq_len;              ///< T
   int64_t vocab;                ///< V; every token must be below it
-  std::string flag = "--data";  ///< the one that gave the path, for messages
+  std::string flag = "--data";  ///< the flag that gave the path, for messages
   /// How many bytes of the text each token stands for. Null: one each if
   /// tokens are bytes; else it is not known.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;

@@ -36,7 +36,7 @@ class ZstdSource : public ByteSource {
     void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
   };
 
-  /// false: the file is at its end, where no frame may be open.
+  /// @return false at the end of the file. There, an open frame is an error.
   bool refill() {
     const auto size = std::min(std::ssize(packed_), file_.size() - at_);
     if (size == 0 && wanted_ != 0)

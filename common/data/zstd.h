@@ -19,16 +19,18 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   virtual ~ByteSource() = default;
 
-  /// How many bytes it put into `out`, of which there is at least one. 0: there are no more.
+  /// Puts the next bytes into `out`, which has room for at least one.
+  /// @return how many bytes these are; 0: there are no more
   /// @throws UserError naming the file
   virtual size_t read(std::span<std::byte> out) = 0;
 };
 
-/// What a file of the name X.zst expands to. `file` must outlive it.
+/// The bytes to which a compressed file expands. `file` must outlive the result.
 /// @throws UserError in a build without Zstandard
 std::unique_ptr<ByteSource> zstd_source(const InputFile& file);
 
-/// `bytes` as one frame. A file of several frames expands to all of them.
+/// Compresses `bytes` to one frame, as Zstandard calls it. A file of several frames expands to all
+/// of them.
 /// @throws UserError in a build without Zstandard
 std::string zstd_frame(std::string_view bytes);
 

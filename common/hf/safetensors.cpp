@@ -197,12 +197,6 @@ void SafetensorsReader::read(const TensorEntry& entry, int64_t begin,
   file_.read(data_ + entry.begin + begin, out);
 }
 
-std::vector<std::byte> SafetensorsReader::bytes(const TensorEntry& entry) const {
-  std::vector<std::byte> all(static_cast<size_t>(entry.bytes()));
-  read(entry, 0, all);
-  return all;
-}
-
 FileSum SafetensorsReader::sum(const std::string& kind) const {
   Checksum xxh3;
   uint32_t crc = 0;

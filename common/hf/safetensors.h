@@ -73,10 +73,8 @@ class SafetensorsReader {
   /// The tensor of this name. @throws UserError if it is missing, or has another dtype or shape
   const TensorEntry& expect(const std::string& name, Dtype dtype, const Shape& shape) const;
   /// out = bytes [begin, begin + out.size()) of the tensor.
-  /// @throws UserError as InputFile::read() does; so do the two below
+  /// @throws UserError as InputFile::read() does; so does sum()
   void read(const TensorEntry& entry, int64_t begin, std::span<std::byte> out) const;
-  /// All bytes of the tensor.
-  std::vector<std::byte> bytes(const TensorEntry& entry) const;
   /// @param kind FileSum::kind
   FileSum sum(const std::string& kind = "crc32c") const;
 

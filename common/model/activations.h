@@ -48,7 +48,7 @@ struct Activations {
 struct ActGrads {
   Tensor stream;  ///< (B,T/s,C), of the residual stream
   Tensor branch;  ///< (B,T/s,C), of what attn, mlp or the head read
-  Tensor norm;    ///< (B,T/s,C), of what a norm read
+  Tensor norm;    ///< (B,T/s,C), of what a norm read; with experts also of what they read
   AttnGrads attn;
   MlpGrads mlp;
 

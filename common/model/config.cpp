@@ -1,6 +1,6 @@
 #include "common/model/config.h"
 
-#include <array>
+#include <utility>
 
 #include "common/error.h"
 #include "kernels/check.h"
@@ -13,102 +13,79 @@ namespace {
 constexpr int64_t kBytes = 256;
 constexpr int64_t kGpt2Vocab = 50257;
 
-struct Preset {
-  std::string_view name;
-  int64_t layers, heads, channels, seq_len, vocab;
-};
-
-/// What a model of LLaMA's kind has in addition.
-struct LlamaPreset {
-  Preset sizes;
-  int64_t kv_heads, hidden, positions;
-  Rope rope = {};
-};
-
-// GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla:
-// arXiv 2203.15556, table 4; it has relative positions, here it has a table of positions. The
-// matrices of relative positions are the 5 of its 70 billion parameters that are missing here.
-constexpr std::array kPresets = {
-    Preset{"nano", 8, 8, 128, 16, kBytes},
-    Preset{"tiny", 4, 4, 128, 64, kBytes},
-    Preset{"small", 6, 6, 384, 256, kBytes},
-    Preset{"gpt2-124m", 12, 12, 768, 1024, kGpt2Vocab},
-    Preset{"gpt2-350m", 24, 16, 1024, 1024, kGpt2Vocab},
-    Preset{"gpt2-774m", 36, 20, 1280, 1024, kGpt2Vocab},
-    Preset{"gpt2-1558m", 48, 25, 1600, 1024, kGpt2Vocab},
-    Preset{"gpt3-6.7b", 32, 32, 4096, 2048, kGpt2Vocab},
-    Preset{"gpt3-13b", 40, 40, 5120, 2048, kGpt2Vocab},
-    Preset{"gpt3-175b", 96, 96, 12288, 2048, kGpt2Vocab},
-    Preset{"chinchilla-70b", 80, 64, 8192, 2048, 32000},
-};
-
-// LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is version 3.1, for texts of
-// 131,072 tokens. Mistral 7B: version 0.2, which has no sliding window. seq_len is the length of
-// sequences in most of their training.
-constexpr int64_t kLlama2Vocab = 32000, kLlama3Vocab = 128256;
-constexpr std::array kLlamaPresets = {
-    LlamaPreset{{"llama-nano", 8, 8, 128, 16, kBytes}, 4, 384, 16},
-    LlamaPreset{{"llama-tiny", 4, 4, 128, 64, kBytes}, 2, 384, 64},
-    LlamaPreset{{"llama2-7b", 32, 32, 4096, 4096, kLlama2Vocab}, 32, 11008, 4096},
-    LlamaPreset{{"llama2-70b", 80, 64, 8192, 4096, kLlama2Vocab}, 8, 28672, 4096},
-    LlamaPreset{{"llama3-8b", 32, 32, 4096, 8192, kLlama3Vocab}, 8, 14336, 8192, {.theta = 5e5}},
-    LlamaPreset{{"llama3-70b", 80, 64, 8192, 8192, kLlama3Vocab}, 8, 28672, 8192, {.theta = 5e5}},
-    LlamaPreset{{"llama3-405b", 126, 128, 16384, 8192, kLlama3Vocab},
-                8,
-                53248,
-                131072,
-                {.theta = 5e5, .factor = 8}},
-    LlamaPreset{{"mistral-7b", 32, 32, 4096, 8192, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
-};
-
-/// What a model with experts has in addition.
-struct ExpertPreset {
-  LlamaPreset llama;
-  Experts experts;
-};
-
-// Mixtral 8x7B: arXiv 2401.04088. The last one has the sizes of DeepSeek-V3, arXiv 2412.19437, but
-// it is not that model: its attention has plain heads, every block has experts, experts form no
-// groups, and their weights are not scaled.
-constexpr std::array kExpertPresets = {
-    ExpertPreset{{{"moe-nano", 4, 8, 64, 16, kBytes}, 4, 64, 16}, {.count = 8, .chosen = 2}},
-    // A token takes as many hidden channels as in llama-tiny.
-    ExpertPreset{{{"moe-tiny", 4, 4, 128, 64, kBytes}, 2, 192, 64}, {.count = 8, .chosen = 2}},
-    ExpertPreset{
-        {{"mixtral-8x7b", 32, 32, 4096, 32768, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
-        {.count = 8, .chosen = 2}},
-    ExpertPreset{{{"like-deepseek-v3", 61, 128, 7168, 4096, 129280}, 128, 2048, 4096},
-                 {.count = 256, .chosen = 8, .shared = 1, .router = Router::Sigmoid}},
-};
-
-GptConfig config_of(const Preset& p) {
-  return {.name = std::string(p.name),
-          .layers = p.layers,
-          .heads = p.heads,
-          .channels = p.channels,
-          .seq_len = p.seq_len,
-          .positions = p.seq_len,
-          .vocab = p.vocab,
-          .padded_vocab = padded(p.vocab)};
+GptConfig gpt(std::string name, int64_t layers, int64_t heads, int64_t channels, int64_t seq_len,
+              int64_t vocab) {
+  return {.name = std::move(name),
+          .layers = layers,
+          .heads = heads,
+          .channels = channels,
+          .seq_len = seq_len,
+          .positions = seq_len,
+          .vocab = vocab,
+          .padded_vocab = padded(vocab)};
 }
 
-GptConfig config_of(const LlamaPreset& p) {
-  GptConfig config = config_of(p.sizes);
-  config.positions = p.positions;
-  config.kv_heads = p.kv_heads;
-  config.hidden = p.hidden;
+/// A model of LLaMA's kind with the sizes of `config`.
+GptConfig llama(GptConfig config, int64_t kv_heads, int64_t hidden, int64_t positions,
+                const Rope& rope = {}) {
+  config.positions = positions;
+  config.kv_heads = kv_heads;
+  config.hidden = hidden;
   config.norm = Norm::Rms;
   config.mlp = Mlp::SwiGlu;
   config.position = Position::Rope;
   config.bias = false;
-  config.rope = p.rope;
+  config.rope = rope;
   return config;
 }
 
-GptConfig config_of(const ExpertPreset& p) {
-  GptConfig config = config_of(p.llama);
-  config.experts = p.experts;
+GptConfig with_experts(GptConfig config, const Experts& experts) {
+  config.experts = experts;
   return config;
+}
+
+const std::vector<GptConfig>& presets() {
+  constexpr int64_t kLlama2Vocab = 32000, kLlama3Vocab = 128256;
+  static const std::vector<GptConfig> all = {
+      // GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla:
+      // arXiv 2203.15556, table 4; it has relative positions, here it has a table of positions. The
+      // matrices of relative positions are the 5 of its 70 billion parameters that are missing
+      // here.
+      gpt("nano", 8, 8, 128, 16, kBytes), gpt("tiny", 4, 4, 128, 64, kBytes),
+      gpt("small", 6, 6, 384, 256, kBytes), gpt("gpt2-124m", 12, 12, 768, 1024, kGpt2Vocab),
+      gpt("gpt2-350m", 24, 16, 1024, 1024, kGpt2Vocab),
+      gpt("gpt2-774m", 36, 20, 1280, 1024, kGpt2Vocab),
+      gpt("gpt2-1558m", 48, 25, 1600, 1024, kGpt2Vocab),
+      gpt("gpt3-6.7b", 32, 32, 4096, 2048, kGpt2Vocab),
+      gpt("gpt3-13b", 40, 40, 5120, 2048, kGpt2Vocab),
+      gpt("gpt3-175b", 96, 96, 12288, 2048, kGpt2Vocab),
+      gpt("chinchilla-70b", 80, 64, 8192, 2048, 32000),
+      // LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is version 3.1, for texts of
+      // 131,072 tokens. Mistral 7B: version 0.2, which has no sliding window. seq_len is the length
+      // of sequences in most of their training.
+      llama(gpt("llama-nano", 8, 8, 128, 16, kBytes), 4, 384, 16),
+      llama(gpt("llama-tiny", 4, 4, 128, 64, kBytes), 2, 384, 64),
+      llama(gpt("llama2-7b", 32, 32, 4096, 4096, kLlama2Vocab), 32, 11008, 4096),
+      llama(gpt("llama2-70b", 80, 64, 8192, 4096, kLlama2Vocab), 8, 28672, 4096),
+      llama(gpt("llama3-8b", 32, 32, 4096, 8192, kLlama3Vocab), 8, 14336, 8192, {.theta = 5e5}),
+      llama(gpt("llama3-70b", 80, 64, 8192, 8192, kLlama3Vocab), 8, 28672, 8192, {.theta = 5e5}),
+      llama(gpt("llama3-405b", 126, 128, 16384, 8192, kLlama3Vocab), 8, 53248, 131072,
+            {.theta = 5e5, .factor = 8}),
+      llama(gpt("mistral-7b", 32, 32, 4096, 8192, kLlama2Vocab), 8, 14336, 32768, {.theta = 1e6}),
+      // In moe-tiny a token takes as many hidden channels as in llama-tiny. Mixtral 8x7B:
+      // arXiv 2401.04088. The last one has the sizes of DeepSeek-V3, arXiv 2412.19437, but it is
+      // not that model: its attention has plain heads, every block has experts, experts form no
+      // groups, and their weights are not scaled.
+      with_experts(llama(gpt("moe-nano", 4, 8, 64, 16, kBytes), 4, 64, 16),
+                   {.count = 8, .chosen = 2}),
+      with_experts(llama(gpt("moe-tiny", 4, 4, 128, 64, kBytes), 2, 192, 64),
+                   {.count = 8, .chosen = 2}),
+      with_experts(llama(gpt("mixtral-8x7b", 32, 32, 4096, 32768, kLlama2Vocab), 8, 14336, 32768,
+                         {.theta = 1e6}),
+                   {.count = 8, .chosen = 2}),
+      with_experts(llama(gpt("like-deepseek-v3", 61, 128, 7168, 4096, 129280), 128, 2048, 4096),
+                   {.count = 256, .chosen = 8, .shared = 1, .router = Router::Sigmoid})};
+  return all;
 }
 
 void check_experts(const GptConfig& config) {
@@ -170,19 +147,13 @@ Family family(const GptConfig& config) {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& p : kPresets) names.emplace_back(p.name);
-  for (const LlamaPreset& p : kLlamaPresets) names.emplace_back(p.sizes.name);
-  for (const ExpertPreset& p : kExpertPresets) names.emplace_back(p.llama.sizes.name);
+  for (const GptConfig& config : presets()) names.push_back(config.name);
   return names;
 }
 
 GptConfig preset(std::string_view name) {
-  for (const Preset& p : kPresets)
-    if (p.name == name) return config_of(p);
-  for (const LlamaPreset& p : kLlamaPresets)
-    if (p.sizes.name == name) return config_of(p);
-  for (const ExpertPreset& p : kExpertPresets)
-    if (p.llama.sizes.name == name) return config_of(p);
+  for (const GptConfig& config : presets())
+    if (config.name == name) return config;
   throw UserError("no model is called {}; legal are {}", name, fmt::join(preset_names(), ", "));
 }
 

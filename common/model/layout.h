@@ -60,7 +60,7 @@ struct ParamSpec {
   std::string name;  ///< as in Hugging Face's model of this family: "transformer.h.0.ln_1.weight"
   Role role;
   Shape shape;               ///< of the tensor on this rank, padded vocabulary rows included
-  int64_t rows;              ///< extent 0 without padding: rows that are initialized and saved
+  int64_t rows;              ///< dimension 0 without padding: rows that are initialized and saved
   int64_t first = 0;         ///< where element (0,0) is in the whole tensor
   int64_t stride = 0;        ///< elements from one row to the next in the whole tensor
   bool is_copy = false;      ///< tensor rank 0 has it, too, and counts it

@@ -50,7 +50,7 @@ struct AttnGrads {
 /// Written by mlp_backward_input, read by mlp_backward_weight.
 struct MlpGrads {
   Tensor dfc;   ///< as fc
-  Tensor dact;  ///< (B,T,F), used up by backward_input; with GELU it is dfc
+  Tensor dact;  ///< (B,T,F), which only backward_input reads; with GELU it is dfc
 
   MlpGrads first(int64_t n) const {
     return {.dfc = dfc ? dfc.first(n) : Tensor{}, .dact = dact ? dact.first(n) : Tensor{}};

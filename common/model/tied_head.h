@@ -6,9 +6,9 @@
 //
 // Until then each needs its place. The section of the head, which has no parameters, holds a second
 // set of gradients of the first section: chunk r of both belongs to the same rank, which adds them.
-// The last norm is in that section, too, so that the head reads one section. Where one call makes
-// the whole batch, no second set is needed: embed_backward_weight() adds to what the head has
-// written.
+// The last norm is in that section, too, so that the head reads one section. In chapters 01 to 03
+// one call computes the whole batch. They need no second set: embed_backward_weight() adds to what
+// the head has written.
 //
 //   parameters   | wte wpe norm | block 0 | block 1 | ... |
 //   gradients    | wte wpe -    | block 0 | block 1 | ... | wte - norm |

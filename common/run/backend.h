@@ -54,7 +54,8 @@ void start_ranks(const RunOptions& options, const RankBody& body);
 struct CtxOptions {
   int64_t* flops = nullptr;  ///< counts the operations of products; null: no counting
   Comm* comm = nullptr;      ///< of this rank, to be attached to the device; null: only this rank
-  /// How many of the pieces of a sum over ranks this rank adds (docs/same_bits.md).
+  /// A sum over channels has kLeaves leaves, one over the tokens of a sequence has kTokenChunks
+  /// chunks (docs/same_bits.md). Ranks that share such a sum have equally many each: so many.
   int64_t leaves = kLeaves, token_chunks = kTokenChunks;
 };
 /// The context of one rank; its scratch memory counts as Workspace.

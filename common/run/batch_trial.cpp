@@ -1,6 +1,7 @@
 #include "common/run/batch_trial.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <exception>
 #include <string_view>
@@ -18,7 +19,8 @@ struct {
   int64_t given = 0;
   int64_t tried = 0;  ///< 0: this is no trial
   bool on_device = false;
-  bool there = false;  ///< all memory of the run or of the trial
+  std::atomic<int> ranks_there = 0;  ///< how many ranks of the run have their memory
+  std::atomic<bool> there = false;   ///< all memory of the run or of the trial
 } trial;
 
 bool fits(const std::function<void()>& body, int64_t sequences) {
@@ -57,9 +59,11 @@ int64_t trial_batch(const char* flag, int64_t given) {
 void memory_is_of_device() { trial.on_device = true; }
 
 void memory_is_there(Comm* comm) {
-  if (trial.tried > 0 && comm) comm->barrier();
-  if (!comm || comm->rank() == 0) trial.there = true;
-  if (trial.tried > 0) throw UserError("a trial is over");
+  const bool is_trial = trial.tried > 0;
+  if (is_trial && comm) comm->barrier();
+  const int ranks = comm ? comm->size() : 1;
+  if (is_trial || ++trial.ranks_there == ranks) trial.there = true;
+  if (is_trial) throw UserError("a trial is over");
 }
 
 std::string batch_that_fits(const std::function<void()>& body) {

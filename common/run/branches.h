@@ -2,23 +2,21 @@
 // message names the branch, so that a reader of the trunk finds it.
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace ladder {
 
-/// A flag that a branch adds, or a value that a branch adds to a flag of the trunk.
-struct BranchFlag {
-  std::string_view flag;
-  std::string_view value;  ///< empty: the flag itself
-  std::string_view chapter;
+/// What a branch adds: flags, and values of flags of the trunk ("--precision fp8").
+struct Branch {
+  std::string chapter;
+  std::vector<std::string> adds;
 };
 
-std::span<const BranchFlag> branch_flags();
+const std::vector<Branch>& branches();
 
-/// "--head-chunk belongs to 17_head_chunks: run ch17_head_chunks", or "--precision fp8 belongs to
-/// ...". Empty if no branch adds it.
-std::string branch_of(std::string_view flag, std::string_view value = "");
+/// "--head-chunk belongs to 17_head_chunks: run ch17_head_chunks". Empty if no branch adds it.
+/// @param words a flag, or a flag and its value
+std::string branch_of(const std::string& words);
 
 }  // namespace ladder

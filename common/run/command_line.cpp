@@ -205,7 +205,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   if (!rules.legal.empty()) {
     const auto refuse_branch = [flag = std::string(flag), legal = rules.legal](std::string& text) {
       const bool known = std::find(legal.begin(), legal.end(), text) != legal.end();
-      const std::string branch = known ? "" : branch_of(flag, text);
+      const std::string branch = known ? "" : branch_of(flag + " " + text);
       if (!branch.empty()) throw UserError("{}", branch);
       return std::string();
     };

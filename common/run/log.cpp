@@ -17,6 +17,15 @@
 namespace ladder {
 namespace {
 
+/// What each rank gives, by rank, on rank 0. @param comm null: this rank is alone
+std::vector<nlohmann::json> gather_json(Comm* comm, const nlohmann::json& own) {
+  if (!comm) return {own};
+  std::vector<nlohmann::json> all;
+  for (const std::string& text : gather_text(*comm, own.dump()))
+    all.push_back(nlohmann::json::parse(text));
+  return all;
+}
+
 std::string timeline_text(std::span<const nlohmann::json> ranks) {
   std::vector<nlohmann::json> rows;
   for (const nlohmann::json& rank : ranks) rows.push_back(rank.at("rows"));
@@ -232,7 +241,7 @@ std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, i
 
 // The directory was good when the run began.
 void RunLog::check_written(const CheckpointSave& save) const {
-  if (speaks() && !save.error().empty()) throw NotWritten(save.error());
+  if (speaks() && !save.error().empty()) throw NotWritten(save.failed_rank(), save.error());
 }
 
 void RunLog::agree_on(CheckpointSave& save) {
@@ -306,15 +315,10 @@ RunResult RunLog::result(double val_loss) {
 std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   std::vector<TimelineRow> rows;
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
-  nlohmann::json own = {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
-                        {"comm", comm_json(rank(), result.sent)},
-                        {"saves", saves_},
-                        {"rows", rows_json(rows, starts_)}};
-  if (!comm_) return {std::move(own)};
-  std::vector<nlohmann::json> all;
-  for (const std::string& text : gather_text(*comm_, own.dump()))
-    all.push_back(nlohmann::json::parse(text));
-  return all;
+  return gather_json(comm_, {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
+                             {"comm", comm_json(rank(), result.sent)},
+                             {"saves", saves_},
+                             {"rows", rows_json(rows, starts_)}});
 }
 
 std::string RunLog::report_text(const RunResult& result,
@@ -379,19 +383,12 @@ void write_plan(const RunOptions& options, const RunPlan& plan,
   nlohmann::json report = plan_json(plan);
   report.update({{"run", run_json(options)}, {"plan_only", true}, {"memory", memory}});
   report["extra"] = extra.is_null() ? nlohmann::json::object() : extra;
-  OutputFile file(options.report, "--report");
-  file.write(report.dump(2) + "\n");
-  file.commit();
+  write_file(options.report, "--report", report.dump(2) + "\n");
 }
 
 void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm) {
   const int rank = comm ? comm->rank() : 0;
-  const nlohmann::json own = memory_json(rank, plan.predicted, /*measured=*/{});
-  std::vector<nlohmann::json> all;
-  if (!comm) all.push_back(own);
-  if (comm)
-    for (const std::string& text : gather_text(*comm, own.dump()))
-      all.push_back(nlohmann::json::parse(text));
+  const auto all = gather_json(comm, memory_json(rank, plan.predicted, /*measured=*/{}));
   if (rank != 0) return;
   if (!options.quiet) fmt::print("{}\n", plan_text(plan));
   write_plan(options, plan, all);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cmath>
 #include <cstdio>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/comm/run_ranks.h"
 #include "common/model/layout.h"
 #include "common/run/tokenizer.h"
 #include "kernels/math.h"
@@ -222,10 +221,8 @@ json run_json(const RunOptions& options) {
   json flags = json::object();
   for (const auto& [flag, value] : options.flags)
     if (flag.starts_with("--")) flags[flag] = value;
-  std::array<char, HOST_NAME_MAX + 1> host = {};
-  ::gethostname(host.data(), host.size() - 1);
   return {{"command", options.command},
-          {"host", host.data()},
+          {"host", machine_name()},
           {"lr", options.lr},
           {"seed", options.seed},
           {"flags", flags},

@@ -47,7 +47,7 @@ Failure end_of(const std::function<void()>& body) {
     wait_for_turn(3 * std::max(0, launched_local_rank() - 1));
     // Rank 0 has not reported the same. So this process was started differently, or has other
     // files.
-    return failure(rank_name(rank) + ": ");
+    return failure(rank);
   }
 }
 

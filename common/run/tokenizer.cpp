@@ -1,19 +1,18 @@
 #include "common/run/tokenizer.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <span>
 #include <system_error>
-#include <unistd.h>
 
 #include <sys/file.h>
 
 #include "common/checksum.h"
 #include "common/comm/failure.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/input_file.h"
 #include "common/output_file.h"
@@ -87,9 +86,7 @@ Descriptor lock_folder(const fs::path& folder) {
 /// Written under a name of this machine alone, because another one may write to the same folder.
 void encode(const RunTokenizer& tokenizer, const std::string& text, int threads, TokenKind kind,
             const fs::path& file) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string own = fmt::format("{}.{}", file.string(), host.data());
+  const std::string own = fmt::format("{}.{}", file.string(), machine_name());
   TokenWriter writer(own, TokenFile::Raw, kind, "--tokenizer: the tokens");
   encode_files(tokenizer.tokenizer, {text}, {.utf8 = Utf8::Bytes, .threads = threads}, writer);
   writer.commit();

@@ -189,8 +189,10 @@ void CheckpointSave::agree(Comm* comm) {
   std::vector<json> not_finite;
   for (size_t rank = votes.size(); rank-- > 0;) {
     const json vote = json::parse(votes[rank]);
-    if (const std::string error = vote["error"]; !error.empty())
-      written_.error = (votes.size() > 1 ? fmt::format("rank {}: ", rank) : "") + error;
+    if (const std::string error = vote["error"]; !error.empty()) {
+      written_.error = error;
+      failed_rank_ = static_cast<int>(rank);
+    }
     for (size_t file = 0; file < all.size(); ++file)
       all[file] += {vote["sums"][file][0], vote["sums"][file][1]};
     if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
@@ -221,17 +223,6 @@ json CheckpointSave::report() const {
           {"busy_ms", ms(written_.busy_ns)},
           {"writes", written_.writes},
           {"bytes", written_.bytes}};
-}
-
-std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
-                            int64_t steps, SaveHow how) {
-  CheckpointSave save(dir, state, steps, how);
-  save.write(ctx, state);
-  save.agree(state.comm);
-  save.publish();
-  const bool first = !state.comm || state.comm->rank() == 0;
-  if (first && !save.error().empty()) throw UserError("{}", save.error().c_str());
-  return save.why_not();
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {

@@ -54,6 +54,8 @@ class CheckpointSave {
   /// Why the disk of this rank has refused; empty: it has not. On rank 0, from agree() on, that of
   /// any rank. The previous checkpoint is then whole.
   const std::string& error() const { return written_.error; }
+  /// The rank whose disk that is.
+  int failed_rank() const { return failed_rank_; }
   /// On rank 0, why nothing is saved: "transformer.wte.weight holds a NaN or an infinity". Such a
   /// checkpoint is not committed, because the previous one is worth more.
   const std::string& why_not() const { return why_not_; }
@@ -67,19 +69,14 @@ class CheckpointSave {
   Manifest manifest_;
   std::map<std::string, std::string> texts_;  ///< files without tensors: name -> content
   Written written_;
+  int failed_rank_ = 0;
   std::string why_not_;
 };
 
-/// Saves with the three calls of CheckpointSave. All ranks of state.comm call it.
-/// @return on rank 0, why_not(). Other ranks get an empty text
-/// @throws UserError on rank 0 if the disk of some rank refuses
-std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
-                            int64_t steps, SaveHow how = {});
-
-/// Reads what save_checkpoint wrote. Every rank reads the parts that it holds. If the checkpoint
-/// has a state that `state` does not name, because another chapter wrote it, that state is skipped.
-/// A needed state that the checkpoint lacks is an error; any other stays as it is. stderr says what
-/// was skipped and what was lacking. If `path` holds no checkpoint, load_weights
+/// Reads what a CheckpointSave has published. Every rank reads the parts that it holds. If the
+/// checkpoint has a state that `state` does not name, because another chapter wrote it, that state
+/// is skipped. A needed state that the checkpoint lacks is an error; any other stays as it is.
+/// stderr says what was skipped and what was lacking. If `path` holds no checkpoint, load_weights
 /// (common/hf/weights.h) reads weights alone. Padding becomes zero.
 /// @return how many steps are done
 /// @throws UserError if anything is missing, damaged, or of another model or optimizer; no tensor

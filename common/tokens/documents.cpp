@@ -18,7 +18,7 @@ bool has_lines(const InputFile& file) { return file.path().ends_with(".jsonl"); 
 
 size_t last_end(const TextPart& part) { return part.ends.empty() ? 0 : part.ends.back(); }
 
-/// Unless the document is empty.
+/// Ends a document, unless it is empty.
 void end_document(TextPart& part) {
   if (part.text.size() > last_end(part)) part.ends.push_back(part.text.size());
 }
@@ -45,7 +45,7 @@ void Documents::end_file() {
   unchecked_ = 0;
 }
 
-/// @param text the last bytes that were read, from those on that were not checked
+/// @param text the bytes that were read last, after those that were not checked before
 void Documents::check_utf8(std::string_view text, bool more) {
   unchecked_ = more ? unfinished_bytes(text) : 0;
   if (utf8_ == Utf8::Bytes) return;
@@ -112,14 +112,14 @@ void Documents::read_lines(TextPart& part) {
 bool Documents::next(TextPart& part) {
   part.ends.clear();
   part.text.clear();
-  // A line that has begun is no text yet.
+  // The beginning of a line is no text yet.
   if (file_ < files_.size() && !has_lines(files_[file_])) part.text.swap(left_over_);
   for (size_t wanted = kPart; file_ < files_.size(); wanted = 2 * part.text.size()) {
     while (part.text.size() < wanted && file_ < files_.size())
       has_lines(files_[file_]) ? read_lines(part) : read_text(part);
     const size_t begin = last_end(part);
     if (begin == part.text.size()) break;
-    // What of the last document is not read yet must not change how its beginning is split.
+    // The rest of the last document, not read yet, must not change how its beginning is split.
     size_t end = begin + cut(std::string_view(part.text).substr(begin));
     if (end == 0) continue;
     left_over_ = part.text.substr(end);

@@ -1,4 +1,5 @@
-// Documents: texts of files in parts of bounded size, for the trainer and the encoder of tokens.
+// Documents: gives the texts of files in parts of bounded size. The trainer of a tokenizer and the
+// encoder read them.
 #pragma once
 
 #include <array>
@@ -14,25 +15,27 @@
 
 namespace ladder {
 
-/// What becomes of bytes that are not valid UTF-8.
+/// Whether bytes that are not valid UTF-8 are refused, or taken as they are.
 enum class Utf8 : uint8_t { Refuse, Bytes };
 constexpr auto names_of(Utf8) { return std::array{"refuse", "bytes"}; }
 
-/// Whole documents, and parts of one whose pieces are those of the whole.
+/// Whole documents, or a part of a large one. A document is cut only where a piece ends (split.h),
+/// so its pieces do not depend on the cut.
 struct TextPart {
   std::string text;
-  std::vector<size_t> ends;  ///< where documents end; behind the last, the next part goes on
+  std::vector<size_t> ends;  ///< where documents end; the next part goes on after the last end
 };
 
-/// A file is a document; of a file *.jsonl each line is an object whose "text" is one. Empty ones
-/// are passed over.
+/// A file is one document. In a file *.jsonl, each line is an object whose "text" is a document.
+/// Empty documents are skipped.
 class Documents {
  public:
-  /// @param whole texts that no part may cut in two
+  /// @param whole texts that may not be cut into two parts
   /// @throws UserError naming a file that cannot be read
   Documents(const std::vector<std::string>& paths, Utf8 utf8, std::vector<std::string> whole = {});
 
-  /// About a MiB, or as much as it takes to end where a piece does. false: there is no more.
+  /// Reads about a MiB, or more if no piece ends before.
+  /// @return false if there is no more
   /// @throws UserError naming the file, and the place of what is not legal
   bool next(TextPart& part);
   int64_t bytes() const { return bytes_; }  ///< of all parts so far
@@ -56,7 +59,8 @@ class Documents {
   int64_t bytes_ = 0;
 };
 
-/// work(thread, part) of as many parts at a time as there are threads, then round(parts).
+/// Reads a part for each thread, calls work(thread, part) in all threads, then round(how many parts
+/// these were); and so on until there are no more parts.
 /// @throws what work() throws
 void for_parts(
     Documents& documents, int threads, const std::function<void(size_t, const TextPart&)>& work,

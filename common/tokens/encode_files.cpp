@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-/// The tokens of a part, and where its documents end among them.
+/// The tokens of a part, and where documents end among these tokens.
 struct Encoded {
   std::vector<uint32_t> ids;
   std::vector<size_t> ends;
@@ -47,13 +47,13 @@ void encode_text(Encoder& encoder, const Tokenizer& tokenizer, std::string_view 
   struct Next {
     std::string_view special;
     uint32_t id;
-    size_t at;  // npos: it comes no more
+    size_t at;  // where it stands next; npos: nowhere
   };
   std::vector<Next> next;
   if (allow_special)
     for (const auto& [special, id] : tokenizer.special)
       next.push_back({special, id, text.find(special)});
-  // The first that stands there; of two that begin at one place the longer.
+  // The special token that comes first; if two begin at the same place, the longer one.
   const auto comes_first = [](const Next& a, const Next& b) {
     return a.at != b.at ? a.at < b.at : a.special.size() > b.special.size();
   };

@@ -1,4 +1,5 @@
-// Files of text as a file of tokens: part by part, in as much memory whatever their size.
+// Encodes files of text to a file of tokens, part by part. So the memory does not depend on the
+// size of the files.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +12,27 @@
 
 namespace ladder {
 
-/// How encode_files() takes its texts.
+/// How encode_files() reads its texts.
 struct EncodeOptions {
   Utf8 utf8 = Utf8::Refuse;
-  bool allow_special = false;  ///< what spells a special token becomes it
+  bool allow_special = false;  ///< a text that spells a special token becomes that token
   int threads = 1;
 };
 
-/// What a run of encode_files() has seen.
+/// What encode_files() counts.
 struct EncodeReport {
   int64_t bytes = 0;
   Encoder::Stats cache;
   double processor_seconds = 0;  ///< of all threads
 };
 
-/// Appends the tokens of a text. @param allow_special finds those whose text stands in it, too
+/// Appends the tokens of a text. @param allow_special as in EncodeOptions
 void encode_text(Encoder& encoder, const Tokenizer& tokenizer, std::string_view text,
                  bool allow_special, std::vector<uint32_t>& out);
 
-/// Each document of `paths`, and the end of text behind it, if the tokenizer has one.
-/// @throws UserError, before which nothing is written under the writer's names
+/// Writes the tokens of each document of `paths`. After each document it writes the end of text, if
+/// the tokenizer has one.
+/// @throws UserError; then there is no file under the writer's names
 EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::string>& paths,
                           const EncodeOptions& options, TokenWriter& writer);
 

@@ -50,8 +50,7 @@ Encoder::Words Encoder::words_of(std::string_view text, size_t begin, size_t byt
   std::memcpy(words.data(), text.data() + begin, sizeof words);
   for (size_t i = 0; i < words.size(); ++i) {
     const size_t kept = std::min<size_t>(8, bytes - std::min(bytes, 8 * i));
-    words[i] &=
-        kept == 0 ? 0 : UINT64_MAX >> (64 - 8 * kept);  // little-endian, as machines here are
+    words[i] &= kept == 0 ? 0 : UINT64_MAX >> (64 - 8 * kept);  // for a little-endian machine
   }
   return words;
 }

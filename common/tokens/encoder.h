@@ -1,4 +1,4 @@
-// Encoder: a text as the ids of its tokens, by merges of lowest rank first.
+// Encoder: turns a text into the ids of its tokens. Merges of the lowest rank come first.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace ladder {
 
-/// What the merges of a tokenizer come to, in the form that an encoder looks things up in.
+/// The merges of a tokenizer, in tables for an encoder.
 class MergeTable {
  public:
   explicit MergeTable(const Tokenizer& tokenizer);
@@ -26,7 +26,7 @@ class MergeTable {
     return found ? *found : Found{kNoRank, 0};
   }
   uint32_t byte(char c) const { return bytes_[static_cast<unsigned char>(c)]; }
-  /// The token that a whole piece is, where such a token needs no merges.
+  /// The token that is this whole piece, if the tokenizer has whole_words; otherwise null.
   const uint32_t* whole(std::string_view piece) const {
     const auto at = whole_.find(piece);
     return at == whole_.end() ? nullptr : &at->second;
@@ -35,30 +35,30 @@ class MergeTable {
  private:
   PairMap<Found> pairs_;
   std::vector<uint32_t> bytes_;
-  std::unordered_map<std::string_view, uint32_t> whole_;  ///< into the tokenizer
+  std::unordered_map<std::string_view, uint32_t> whole_;  ///< the texts belong to the tokenizer
 };
 
 class Encoder {
  public:
   /// `tokenizer` must outlive it.
   explicit Encoder(const Tokenizer& tokenizer);
-  /// Shares the tables of `other`, and has a cache of its own: one for each thread.
+  /// Shares the tables of `other`, and has its own cache. Each thread needs an encoder.
   Encoder(const Encoder& other);
 
-  /// Appends the tokens of a text. Special ones are text like all other.
+  /// Appends the tokens of a text. The text of a special token is not special here.
   void encode(std::string_view text, std::vector<uint32_t>& out);
 
-  /// How often the tokens of a piece were in the cache.
+  /// How many pieces there were, and how many of them were in the cache.
   struct Stats {
     int64_t pieces = 0, hits = 0;
   };
   const Stats& stats() const { return stats_; }
 
  private:
-  /// Bytes of a piece that is kept; behind its end they are 0.
+  /// The bytes of a piece in the cache, filled up with zeros.
   using Words = std::array<uint64_t, 3>;
   static constexpr size_t kEntryIds = 8;
-  /// A piece and its tokens, on a cache line. Longer ones are not kept.
+  /// A piece and its tokens, on one cache line. Longer pieces are not kept.
   struct alignas(64) Entry {
     Words words{};
     std::array<uint32_t, kEntryIds> ids{};
@@ -67,7 +67,7 @@ class Encoder {
   struct Piece {
     std::string_view text{};
     Words words{};
-    Entry* entry = nullptr;  ///< where its tokens are, if any are; nullptr: it is too long
+    Entry* entry = nullptr;  ///< its place in the cache; null: it is too long to be kept
   };
   static Words words_of(std::string_view text, size_t begin, size_t bytes);
   void merge(std::string_view piece);
@@ -78,12 +78,12 @@ class Encoder {
   Split split_;
   std::shared_ptr<const MergeTable> merges_;
   std::vector<Entry> cache_;
-  std::vector<uint32_t> ids_;  ///< of the piece that was merged last
+  std::vector<uint32_t> ids_;  ///< the tokens of the piece that was merged last
   Stats stats_;
 };
 
-/// The bytes of tokens. @param keep_special writes special ones, too
-/// @throws UserError at an id that is no token
+/// The bytes of tokens. @param keep_special whether special tokens are written, too
+/// @throws UserError if an id is no token
 std::string decode(const Tokenizer& tokenizer, std::span<const uint32_t> ids, bool keep_special);
 
 }  // namespace ladder

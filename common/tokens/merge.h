@@ -1,5 +1,5 @@
-// The merges of one piece: the one of the lowest rank first, of equals the leftmost, until there is
-// none. Twice: for a few bytes, and for a million of them.
+// The merges of one piece. The merge of the lowest rank comes first; of equal ranks, the leftmost.
+// There are two functions: one is fast for a few bytes, the other for a million bytes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace ladder {
 struct Found {
   uint32_t rank, result;
 };
-constexpr uint32_t kNoRank = UINT32_MAX;  ///< of a pair that is not merged
+constexpr uint32_t kNoRank = UINT32_MAX;  ///< the rank of a pair that is never merged
 
 /// Merges `ids`, the bytes of a piece, to its tokens. Each merge looks at all pairs, so that n
 /// bytes take O(n^2).
@@ -39,8 +39,8 @@ void merge_short(const Merges& merges, std::vector<uint32_t>& ids) {
   }
 }
 
-/// Places of a piece that wait for their turn, the lowest first. Most come in ascending order, and
-/// cost nothing but to stand in a list.
+/// Places of a piece that wait for their turn. The lowest place is taken first. Most places come in
+/// ascending order; a list is enough for them. The others go into a queue.
 class Places {
  public:
   void push(uint32_t place) {
@@ -64,14 +64,14 @@ class Places {
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> late_;
 };
 
-/// The same in O(n log n).
+/// The same as merge_short(), in O(n log n).
 template <class Merges>
 void merge_long(const Merges& merges, std::vector<uint32_t>& ids) {
   constexpr uint32_t kEmpty = UINT32_MAX;  // a place whose token has become part of the one before
   const auto n = static_cast<uint32_t>(ids.size());
   std::vector<uint32_t> next(n), before(n);  // places that are not empty
-  // Places whose token can merge with the next one, by the rank of that merge. Some are out of
-  // date: when their turn comes they are looked up again.
+  // Places whose token can merge with the next token, by the rank of that merge. Later merges may
+  // change a place that waits, so each place is looked up again when its turn comes.
   std::map<uint32_t, Places> waiting;
   const auto found_at = [&](uint32_t i) {
     return ids[i] != kEmpty && next[i] < n ? merges.find(ids[i], ids[next[i]]) : Found{kNoRank, 0};

@@ -1,4 +1,4 @@
-// PairMap: values by pairs of tokens, in one flat table that is probed from the pair's hash on.
+// PairMap: finds a value by a pair of tokens. It is a hash table with linear probing.
 #pragma once
 
 #include <bit>
@@ -16,12 +16,12 @@ class PairMap {
  public:
   explicit PairMap(size_t pairs = 0) { resize(std::bit_ceil(2 * pairs + 16)); }
 
-  /// nullptr: there is none.
+  /// The value of a key; null if there is none.
   const Value* find(uint64_t key) const {
     const Slot& slot = slots_[place(key)];
     return slot.key == key ? &slot.value : nullptr;
   }
-  /// A new one is Value(). The reference holds until the next call.
+  /// The value of a key; Value() if the key is new. The reference is valid until the next call.
   Value& operator[](uint64_t key) {
     size_t at = place(key);
     if (slots_[at].key == key) return slots_[at].value;

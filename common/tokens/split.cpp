@@ -9,15 +9,15 @@ namespace {
 
 bool is_newline(const Char& c) { return c.code == U'\n' || c.code == U'\r'; }
 
-/// Behind the characters of one class that begin at `at`; at most `most` of them.
+/// The end of a run of characters of one class that begins at `at` and has at most `most` of them.
 size_t run_end(std::string_view text, size_t at, CharClass kind, size_t most = SIZE_MAX) {
   for (Char c = char_at(text, at); most > 0 && c.kind == kind; c = char_at(text, at), --most)
     at += c.bytes;
   return at;
 }
 
-/// s, t, re, ve, m, ll or d behind an apostrophe: where it ends. `begin`: there is none.
-/// @param any_case capitals, too, and the long s, which is an s to whoever ignores case
+/// The end of s, t, re, ve, m, ll or d after an apostrophe; `begin` if none of them is there.
+/// @param any_case also finds capitals, and the long s, which is an s if case is ignored
 size_t contraction_end(std::string_view text, size_t begin, bool any_case) {
   const auto letter = [&](size_t i) {
     const unsigned char c = i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
@@ -31,7 +31,7 @@ size_t contraction_end(std::string_view text, size_t begin, bool any_case) {
   return two ? begin + 3 : begin;
 }
 
-/// \s+(?!\S)|\s+ : white space but its last character, which belongs to the next word.
+/// \s+(?!\S)|\s+ : white space without its last character, which belongs to the next word.
 size_t blanks_end(std::string_view text, size_t begin) {
   size_t last = begin, at = begin;
   for (Char c = char_at(text, at); c.kind == CharClass::Space; c = char_at(text, at)) {
@@ -51,7 +51,7 @@ size_t gpt2_end(std::string_view text, size_t begin) {
   return run_end(text, word, c.kind);
 }
 
-/// White space that has a newline ends behind its last one; 0: it has none.
+/// If white space has newlines, its end is after the last newline. 0: it has none.
 size_t last_newline_end(std::string_view text, size_t begin, size_t end) {
   for (; end > begin; --end)
     if (text[end - 1] == '\n' || text[end - 1] == '\r') return end;
@@ -86,7 +86,7 @@ size_t piece_end(Split split, std::string_view text, size_t begin) {
 }
 
 size_t last_cut(std::string_view text) {
-  // In all three patterns a piece ends behind a letter or number that another class follows.
+  // In all three patterns a piece ends after a letter or number if another class follows.
   for (size_t at = text.size(); at-- > 1;) {
     const auto byte = static_cast<unsigned char>(text[at]);
     if (byte >= 0x80 && byte < 0xC0) continue;

@@ -44,7 +44,7 @@ TokenWriter::TokenWriter(const std::string& path, TokenFile file, TokenKind kind
 
 void TokenWriter::write(std::span<const uint32_t> ids) {
   buffer_.resize(ids.size() * static_cast<size_t>(width_));
-  for (size_t i = 0; i < ids.size(); ++i)  // little-endian, as all machines here are
+  for (size_t i = 0; i < ids.size(); ++i)  // for a little-endian machine
     std::memcpy(buffer_.data() + i * static_cast<size_t>(width_), &ids[i],
                 static_cast<size_t>(width_));
   file_.write(buffer_);

@@ -1,5 +1,5 @@
-// Token files: plain numbers one after the other, as --tokens of the chapters and NumPy's tofile()
-// have them, and the index that Megatron wants beside them.
+// Token files: plain numbers one after the other, which --tokens of the chapters reads and NumPy's
+// tofile() writes. Megatron reads the same files if an index is beside them.
 #pragma once
 
 #include <array>
@@ -19,16 +19,17 @@ namespace ladder {
 
 /// Which files a TokenWriter writes.
 enum class TokenFile : uint8_t {
-  Raw,      ///< X.bin alone
+  Raw,      ///< only X.bin
   Megatron  ///< X.bin, and X.idx with the length of each document
 };
 constexpr auto names_of(TokenFile) { return std::array{"raw", "megatron"}; }
 
-/// --tokens, where Auto is the narrowest type that has room for the vocabulary.
-/// @throws UserError if the type has no room
+/// The type of tokens in a file that is written. Auto becomes the narrowest type for the
+/// vocabulary.
+/// @throws UserError if the vocabulary is too large for the type
 TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer);
 
-/// X.bin as it grows. Without commit() nothing is written under the names of the files.
+/// Writes X.bin. Before commit() there is no file under the final names.
 class TokenWriter {
  public:
   /// @param what for messages @throws UserError if the files cannot be made
@@ -52,7 +53,7 @@ class TokenWriter {
   std::vector<int64_t> ends_;  ///< of documents, in tokens
 };
 
-/// f(ids) of the tokens of a file, part by part. @throws UserError naming the file
+/// Calls f(ids) for the tokens of a file, part by part. @throws UserError naming the file
 template <class F>
 void for_tokens(const std::string& path, TokenKind kind, int64_t vocab, F&& f) {
   constexpr int64_t kTokens = 1 << 18;

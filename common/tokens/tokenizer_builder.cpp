@@ -67,7 +67,7 @@ void TokenizerBuilder::merge_by_rank() {
 }
 
 void TokenizerBuilder::check_ids() const {
-  // Special tokens may leave gaps behind the others: those of cl100k do.
+  // There may be gaps between special tokens, as in cl100k.
   int64_t last = made_.vocab() - 1;
   while (last >= 0 && (made_.tokens[static_cast<size_t>(last)].empty() ||
                        made_.is_special(static_cast<uint32_t>(last))))

@@ -39,7 +39,7 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-/// nullopt: it is no base64.
+/// Decodes base64. nullopt if the text is none.
 std::optional<std::string> from_base64(std::string_view text) {
   if (text.size() % 4 != 0) return {};
   while (text.ends_with('=')) text.remove_suffix(1);
@@ -58,7 +58,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// f(line, number) of each line that is not empty.
+/// Calls f(line, number) for each line that is not empty.
 void for_lines(const std::string& path, const std::function<void(std::string_view, int64_t)>& f) {
   std::istringstream lines(read_small_file(path, kMostBytes));
   std::string line;
@@ -72,7 +72,7 @@ Tokenizer read_json_tokenizer(const std::string& path) {
   return tokenizer_from_json(parse_json(read_small_file(path, kMostBytes)));
 }
 
-/// vocab.json holds no word of which tokens are special: <|endoftext|> is.
+/// vocab.json does not say which tokens are special. In GPT-2 it is <|endoftext|>.
 Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& merges) {
   json root{{"model", {{"type", "BPE"}, {"vocab", parse_json(read_small_file(vocab, kMostBytes))}}},
             {"added_tokens", json::array()},
@@ -113,7 +113,7 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
   return builder.finish();
 }
 
-/// What is there of a tokenizer in a directory.
+/// The file of a tokenizer in a directory.
 std::string file_in(const std::string& directory) {
   for (const char* name : {kTokenizerFile, kVocab, kOldVocab, kRanks, kModel})
     if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
@@ -179,8 +179,8 @@ void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
   fs::create_directories(directory, failed);
   if (failed) throw UserError("--out {}: cannot be made: {}", directory, failed.message());
   const fs::path in = directory;
-  // All are on the disk before the first takes its name: what is there stays as it is, or changes
-  // as a whole.
+  // All files are on the disk before the first of them gets its name. So the old files stay, or all
+  // of them are replaced.
   std::list<OutputFile> files;
   std::map<std::string, std::string> texts = hf_tokenizer_files(tokenizer);
   const ordered_json root = tokenizer_to_json(tokenizer);

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// A pattern as files spell it. The first of each split is what is written.
+/// A pattern as files spell it. Of several spellings of a split, the first is written.
 struct Pattern {
   Split split;
   const char* text;

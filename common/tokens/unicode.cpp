@@ -28,10 +28,10 @@ CharClass class_of(char32_t code) {
   return classes[code];
 }
 
-/// The smallest character of so many bytes: a smaller one could be written with fewer.
+/// The smallest character of this many bytes. A smaller one must be written with fewer bytes.
 constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
 
-/// How many bytes a character has that begins with this one; 0: none does.
+/// How many bytes a character has that begins with this byte; 0: no character does.
 size_t length_of(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return 0;

@@ -8,11 +8,11 @@
 
 namespace ladder {
 
-/// \p{L}, \p{N}, \s, and what is none of them. One class for each character.
+/// The classes \p{L}, \p{N} and \s, and Other for the rest. A character has one class.
 enum class CharClass : uint8_t { Other, Letter, Number, Space, End };
 
-/// A character of a text. Where the text is not valid UTF-8, one byte is a character by itself, of
-/// class Other; behind the last character there is one of no bytes, of class End.
+/// A character of a text. A byte that is not valid UTF-8 is a character of class Other. After the
+/// last character comes one of class End, which has no bytes.
 struct Char {
   char32_t code;  ///< kInvalid: a byte that is not valid UTF-8
   uint8_t bytes;  ///< 0 to 4
@@ -34,7 +34,7 @@ inline constexpr auto kAsciiClasses = [] {
   return classes;
 }();
 
-/// char_at() of what is not ASCII.
+/// char_at() for characters that are not ASCII.
 Char wide_char_at(std::string_view text, size_t at);
 
 /// The character that begins at `at`.
@@ -44,10 +44,10 @@ inline Char char_at(std::string_view text, size_t at) {
   return byte < 0x80 ? Char{byte, 1, kAsciiClasses[byte]} : wide_char_at(text, at);
 }
 
-/// Where the first byte is that is not valid UTF-8; npos: the text is valid.
+/// The place of the first byte that is not valid UTF-8; npos if the text is valid.
 size_t first_invalid(std::string_view text);
 
-/// Bytes at the end of `text` that may be the beginning of a character: 0 to 3.
+/// How many bytes at the end of `text` may be the beginning of a character: 0 to 3.
 size_t unfinished_bytes(std::string_view text);
 
 }  // namespace ladder

@@ -62,6 +62,7 @@ class CudaDevice final : public Device {
   void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
 
   /// Whether expert_rows has been queued and no product of experts has waited for its offsets yet.
+  /// Other waits do not count: one of a thread that communicates may have begun before expert_rows.
   bool host_lacks_offsets = false;
 
   /// 8 bytes, 0 between kernels of the compute stream, where the blocks of one kernel meet.

@@ -1,5 +1,5 @@
-// Gradients of a small model by backward() of chapter 01, of two batches, the second added to the
-// first; and updates by Sgd.
+// Runs backward() of chapter 01 on a small model: gradients of one batch, and of a second one that
+// is added to the first. Then checks updates by Sgd.
 #include "labs/check.h"
 
 #include <string>
@@ -20,7 +20,7 @@ struct Case {
   int64_t batch;
 };
 
-/// (B,T) I32, by the seed.
+/// Tokens (B,T), I32, that depend on the seed.
 Tensor words(const Sheet& sheet, Arena& arena, const Case& c, const char* what, uint64_t step) {
   const Tensor all = arena.alloc(Mem::Workspace, what, Dtype::I32, {c.batch, c.gpt.seq_len});
   const Random random(sheet.seed() + step, what);
@@ -48,7 +48,7 @@ void count_passes(CountedKernels& kernels) {
   kernels.count<&Kernels::scale>();
 }
 
-/// Of one batch; or of two, of which the second is added and nothing is counted.
+/// Gradients of one batch; or of two, where the second is added and nothing is counted.
 void gradients(Sheet& sheet, const Case& c, uint64_t batches) {
   const ParamLayout layout(c.gpt);
   CountedKernels kernels;
@@ -82,8 +82,8 @@ void gradients(Sheet& sheet, const Case& c, uint64_t batches) {
   for (const ParamSpec& spec : layout.specs())
     sheet.bits(place + spec.name, layout.tensor(grads, spec));
   if (batches > 1) return;
-  // Without what forward has kept: forward again. Without one buffer that is handed on: a copy for
-  // each operand of each residual.
+  // A backward pass that uses nothing of forward computes forward again. One that hands no buffer
+  // on makes a copy for each operand of each residual.
   const int64_t stream = c.batch * c.gpt.seq_len * c.gpt.channels;
   sheet.without_idea("flops", flops_backward + flops_forward);
   sheet.count("flops", flops_backward);
@@ -98,13 +98,15 @@ void update(Sheet& sheet, const GptConfig& gpt, const SgdOptions& options) {
   const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
   const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
   Sgd sgd(arena, layout, options);
-  std::ranges::copy(sheet.normals("weights", layout.size()), params.data<float>());
+  sheet.draw(params, "weights");
   for (uint64_t step = 0; step < 3; ++step) {
-    std::ranges::copy(sheet.normals("gradients", layout.size(), step), grads.data<float>());
+    sheet.draw(grads, "gradients", step);
     sgd.step(kernels.ctx(), params, grads, step == 0 ? 0.5f : 0.25f);
     sheet.bits(fmt::format("update/step {}", step), params);
   }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const GptConfig gpt{.name = "lab",
@@ -127,7 +129,4 @@ void cases(Sheet& sheet) {
               [&] { update(sheet, gpt, options); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

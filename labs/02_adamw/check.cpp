@@ -93,7 +93,7 @@ void run_model(Sheet& sheet, bool decoupled) {
   sheet.count("calls", calls);
 }
 
-/// What the layout's tensors are given at update t.
+/// The gradients of all tensors at update t.
 void run_constants(Sheet& sheet) {
   const ParamLayout layout(preset("nano"));
   AdamWOptions options;
@@ -112,6 +112,8 @@ void run_constants(Sheet& sheet) {
   }
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   for (const auto& [decoupled, decay] : {std::pair{true, 0.0f}, {true, 0.5f}, {false, 0.5f}})
     sheet.run(fmt::format("{}, decay {}", decoupled ? "adamw" : "adam", decay),
@@ -122,7 +124,4 @@ void cases(Sheet& sheet) {
               [&] { run_model(sheet, decoupled); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -37,7 +37,7 @@ void backward(const Sheet& sheet, Tensor grads, Into into, uint64_t step, Range 
     sum[i] = into == Into::Write ? sums[i].total() : sum[i] + sums[i].total();
 }
 
-/// Says in words what would be an access past the last buffer.
+/// Throws a message in place of an access past the last buffer.
 void rehearse(int64_t parts) {
   const int64_t buffers = TreeCounter::buffers(parts);
   const auto there = [&](size_t buffer, const char* what, int64_t k) {
@@ -107,7 +107,7 @@ void clip(Sheet& sheet) {
   }
 }
 
-/// One of the two is bad, or both; each is right as a whole.
+/// Steps whose loss, norm or both are bad. Each row is right as a whole or wrong.
 void skip(Sheet& sheet) {
   const auto row = [&](const char* what, double loss, double norm) {
     sheet.text(fmt::format("skip/{}: loss {}, norm {}", what, loss, norm),
@@ -117,6 +117,8 @@ void skip(Sheet& sheet) {
   for (const double loss : {2.5, kInf, -kInf, kNaN}) row("of the loss", loss, 1.5);
   for (const double loss : {kInf, kNaN}) row("of both", loss, kNaN);
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const int64_t whole = sheet.pick<int64_t>("batch", {8, 16});
@@ -133,7 +135,4 @@ void cases(Sheet& sheet) {
   sheet.run("not finite", [&] { skip(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

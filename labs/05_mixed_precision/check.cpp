@@ -1,5 +1,5 @@
-// The loss scale over steps whose norms are given; and small models that learn in each precision,
-// whose FP16 gradients overflow or become zero as the scale has it.
+// The loss scale over steps whose norms are given. Then small models that learn in each precision;
+// the scale decides which of their FP16 gradients overflow or become zero.
 #include "labs/check.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Of one step: 'g' is good, 'i' has an infinite norm, 'n' a norm that is NaN, 'l' an infinite
+/// Ends one step: 'g' is good, 'i' has an infinite norm, 'n' a norm that is NaN, 'l' an infinite
 /// loss.
 std::string end_step(LossScaler& scaler, char what) {
   return scaler.end_step(what == 'l' ? kInf : 2.5, what == 'i' ? kInf : what == 'n' ? kNaN : 1.5);
 }
 
-/// What happens in steps: long rows of good ones, short rows, overflows one after another.
+/// A letter for each step: long and short rows of good steps, and overflows one after another.
 std::string drawn_steps(const Sheet& sheet, int64_t window) {
   const Random random(sheet.seed(), "steps");
   std::string steps;
@@ -77,7 +77,7 @@ void resume(Sheet& sheet, const Script& script, size_t at) {
   report(sheet, row + ", reported", second);
 }
 
-/// States that come from elsewhere.
+/// States of other runs, and states that are not legal.
 void other_states(Sheet& sheet) {
   const auto scale_after = [](const char* precision, const nlohmann::json& state) {
     LossScaler scaler({.initial = 64}, {.name = precision});
@@ -112,7 +112,7 @@ std::vector<float> drawn_gradients(const Sheet& sheet, uint64_t step) {
   return drawn;
 }
 
-/// What FP16 takes away: gradients that became zero in a step with an update, and updates.
+/// What is lost in FP16: gradients that became zero in steps with an update, and updates.
 struct Lost {
   int64_t zeros = 0, skipped = 0;
 };
@@ -160,8 +160,8 @@ void train_bits(Sheet& sheet, const PrecisionOptions& precision, const LossScale
   });
 }
 
-/// Without the idea: gradients that are zero at a scale of 1; all steps, at a scale that stays too
-/// large.
+/// Without the idea a run loses the gradients that are zero at a scale of 1, or all steps if its
+/// scale stays too large.
 void train_counts(Sheet& sheet, const LossScaleOptions& options) {
   int64_t zeros = 0;
   for (uint64_t step = 0; step < kSteps; ++step)
@@ -181,6 +181,8 @@ void formulas(Sheet& sheet) {
                            Weights::master_bytes(kN, precision)));
   }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const int64_t window = sheet.pick<int64_t>("window", {3, 4, 5});
@@ -214,7 +216,4 @@ void cases(Sheet& sheet) {
   sheet.run("what fp16 loses", [&] { train_counts(sheet, too_large); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -72,7 +72,7 @@ class Model {
     residual_forward(ctx_, s.out, s.mid, a.product, p.residual2_b);
   }
 
-  /// As recompute_segment() of main.cpp.
+  /// The same as recompute_segment() of main.cpp.
   void again(const Recompute& recompute, const Activations& a, int64_t l) {
     const int64_t before = CountedKernels::calls();
     const Range segment = recompute.segment_before(l);
@@ -103,7 +103,7 @@ class Model {
     residual_backward_input(ctx_, d_.stream, d_.norm);
   }
 
-  /// (B,T) I32, by the seed.
+  /// Tokens (B,T), I32, that depend on the seed.
   Tensor words(const char* what, int64_t micro) {
     const Tensor all = arena_.alloc(Mem::Workspace, what, Dtype::I32, {kB, gpt_.seq_len});
     const Random random(sheet_.seed() + static_cast<uint64_t>(micro), what);
@@ -150,7 +150,8 @@ void train(Sheet& sheet, const Case& c) {
   sheet.count("kept", arena.peak()[Mem::Activation]);
 }
 
-/// Of some policies, with other micro-batches in between and without: each right as a whole.
+/// Plans of some policies, with other micro-batches in between and without. Each row is right as a
+/// whole or wrong.
 void formulas(Sheet& sheet, const GptConfig& gpt, const std::vector<std::string>& policies) {
   for (const std::string& policy : policies)
     for (const bool at_once : {true, false}) {
@@ -161,6 +162,8 @@ void formulas(Sheet& sheet, const GptConfig& gpt, const std::vector<std::string>
       sheet.text("formula/extra_flops: " + when, fmt::format("{}", recompute.extra_flops(gpt, 3)));
     }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const GptConfig gpt{.name = "lab",
@@ -182,7 +185,4 @@ void cases(Sheet& sheet) {
   sheet.run("parts, by formula", [&] { formulas(sheet, gpt, parts); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

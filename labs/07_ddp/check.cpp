@@ -1,77 +1,54 @@
 // All-reduces of drawn numbers, and the buckets of a small model.
 #include "labs/check.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "chapters/07_ddp/ddp.h"
 #include "common/comm/reduction.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
-
-/// A row of numbers for each rank, and what it has sent.
+/// What one rank has found.
 struct Found {
-  explicit Found(int ranks)
-      : numbers(static_cast<size_t>(ranks)),
-        sent(static_cast<size_t>(ranks)),
-        early(static_cast<size_t>(ranks)) {}
+  std::vector<float> numbers;
+  int64_t sent = 0;
+  std::string early;  ///< bytes sent after each section, in order
 
-  std::vector<std::vector<float>> numbers;
-  std::vector<int64_t> sent;
-  std::vector<std::string> early;  ///< bytes sent after each section, in order
-
-  void add(int rank, const Tensor& more) {
-    const float* begin = more.data<float>();
-    auto& all = numbers[static_cast<size_t>(rank)];
-    all.insert(all.end(), begin, begin + more.size());
+  void add(const Tensor& more) {
+    numbers.insert(numbers.end(), more.data<float>(), more.data<float>() + more.size());
   }
 };
 
 void fill(const Sheet& sheet, const Tensor& part, int rank, int64_t stream) {
-  std::ranges::copy(
-      sheet.normals("gradients", part.size(), static_cast<uint64_t>(1000 * stream + rank + 1)),
-      part.data<float>());
+  sheet.draw(part, "gradients", static_cast<uint64_t>(1000 * stream + rank + 1));
 }
 
 /// One all-reduce of n numbers.
 void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
-  Found found(ranks);
-  const auto body = [&](Comm& comm) {
-    RunOptions run;
-    run.threads = 1;
-    Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
-    const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
+  const auto found = on_ranks<Found>(ranks, [&](Comm& comm, Found& mine) {
+    OneRank rank(comm);
+    const Tensor data = rank.arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
-    Reducer reducer(comm, ctx, reduction, arena, Dtype::F32, n);
+    Reducer reducer(comm, rank.ctx, reduction, rank.arena, Dtype::F32, n);
     reducer.all_reduce(data);
-    found.add(comm.rank(), data);
-    found.sent[static_cast<size_t>(comm.rank())] = comm.statistics().wire_bytes();
-  };
-  run_threads(ranks, body, kPatience);
-  for (int r = 0; r < ranks; ++r)
-    sheet.bits(fmt::format("{}/rank {}", to_string(reduction), r),
-               found.numbers[static_cast<size_t>(r)]);
+    mine.add(data);
+    mine.sent = comm.statistics().wire_bytes();
+  });
+  for (size_t r = 0; r < found.size(); ++r)
+    sheet.bits(fmt::format("{}/rank {}", to_string(reduction), r), found[r].numbers);
   sheet.without_idea("sent", 4 * (ranks - 1) * n);
-  sheet.count("sent", std::ranges::max(found.sent));
+  sheet.count("sent", most_of(found, &Found::sent));
 }
 
 /// Two steps in which sections become ready from the last down, each filled just before.
 void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& options, Comm& comm,
            Found& found) {
-  RunOptions run;
-  run.ranks = comm.size();
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
+  OneRank rank(comm);
+  auto& [run, arena, ctx] = rank;
   CommStream stream =
       open_comm_stream(arena, ctx, comm, run, options, Ddp::largest_message(layout, options));
   Ddp ddp(stream, layout, options);
@@ -87,31 +64,27 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
             sent = reducer.comm().statistics().wire_bytes();
           })
           .wait();
-      found.early[static_cast<size_t>(comm.rank())] += fmt::format(" {}", sent);
+      found.early += fmt::format(" {}", sent);
     }
     ddp.finish(ctx, grads);
-    found.add(comm.rank(), grads);
+    found.add(grads);
   }
 }
 
 void run_buckets(Sheet& sheet, int ranks, const DdpOptions& options) {
-  const GptConfig gpt{.name = "lab",
-                      .layers = sheet.pick<int64_t>("layers", {2, 3}),
-                      .heads = 1,
-                      .channels = sheet.pick<int64_t>("channels", {8, 12}),
-                      .seq_len = 4,
-                      .positions = 4,
-                      .vocab = 11,
-                      .padded_vocab = 16};
+  GptConfig gpt = small_gpt();
+  gpt.layers = sheet.pick<int64_t>("layers", {2, 3});
+  gpt.channels = sheet.pick<int64_t>("channels", {8, 12});
   const ParamLayout layout(gpt);
-  Found found(ranks);
-  run_threads(
-      ranks, [&](Comm& comm) { train(sheet, layout, options, comm, found); }, kPatience);
-  for (int r = 0; r < ranks; ++r) {
-    sheet.bits(fmt::format("buckets/rank {}", r), found.numbers[static_cast<size_t>(r)]);
-    sheet.text(fmt::format("early/rank {}", r), found.early[static_cast<size_t>(r)]);
+  const auto found = on_ranks<Found>(
+      ranks, [&](Comm& comm, Found& mine) { train(sheet, layout, options, comm, mine); });
+  for (size_t r = 0; r < found.size(); ++r) {
+    sheet.bits(fmt::format("buckets/rank {}", r), found[r].numbers);
+    sheet.text(fmt::format("early/rank {}", r), found[r].early);
   }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const int64_t n :
@@ -137,7 +110,4 @@ void cases(Sheet& sheet) {
     }
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

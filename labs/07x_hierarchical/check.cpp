@@ -1,31 +1,23 @@
 // All-reduces on nodes, over a communicator that counts what leaves a node.
 #include "labs/check.h"
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "common/comm/reduction.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
 #include "labs/07x_hierarchical/hierarchical.h"
+#include "labs/messages_only.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
-
-/// Messages alone, each counted that goes to another node.
-class CountingComm : public Comm {
+/// Takes messages alone, and counts those that go to another node.
+class CountingComm : public MessagesOnly {
  public:
-  CountingComm(Comm& comm, int per_node)
-      : Comm(comm.rank(), comm.size()), comm_(comm), per_node_(per_node) {}
-  std::string_view kind() const override { return "counting"; }
-  void abandon() noexcept override { comm_.abandon(); }
+  CountingComm(Comm& comm, int per_node) : MessagesOnly(comm), per_node_(per_node) {}
 
   int64_t bytes() const { return bytes_; }
   int64_t messages() const { return messages_; }
@@ -36,22 +28,9 @@ class CountingComm : public Comm {
       bytes_ += data.bytes();
       ++messages_;
     }
-    return comm_.isend(data, to);
+    return MessagesOnly::do_isend(data, to);
   }
-  Pending do_irecv(Tensor data, int from) override { return comm_.irecv(data, from); }
 
-  [[noreturn]] static void refuse() {
-    throw CheckError("a collective or split() was called; this lab allows messages only");
-  }
-  void do_all_reduce(Tensor, Combine) override { refuse(); }
-  void do_reduce_scatter(Tensor, Tensor, Combine) override { refuse(); }
-  void do_all_gather(Tensor, Tensor) override { refuse(); }
-  void do_broadcast(Tensor, int) override { refuse(); }
-  void do_all_to_all(Tensor, Tensor) override { refuse(); }
-  void do_barrier() override { refuse(); }
-  std::unique_ptr<Comm> do_split(int, int) override { refuse(); }
-
-  Comm& comm_;
   int per_node_;
   int64_t bytes_ = 0, messages_ = 0;
 };
@@ -69,29 +48,20 @@ struct Found {
   int64_t bytes = 0, messages = 0;
 };
 
-/// Of each rank, if `reduce(comm, ctx, arena, data)` is the all-reduce.
+/// What each rank has if `reduce(comm, ctx, arena, data)` is the all-reduce.
 template <class Reduce>
 std::vector<Found> reduce_all(const Sheet& sheet, const Nodes& nodes, Reduce&& reduce) {
-  std::vector<Found> found(static_cast<size_t>(nodes.ranks()));
-  const auto body = [&](Comm& threads) {
+  return on_ranks<Found>(nodes.ranks(), [&](Comm& threads, Found& found) {
     CountingComm comm(threads, nodes.per_node);
-    RunOptions run;
-    run.threads = 1;
-    Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
-    const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {nodes.n});
-    const auto stream = static_cast<uint64_t>(comm.rank());
-    std::ranges::copy(sheet.normals("numbers", nodes.n, stream), data.data<float>());
-    reduce(comm, ctx, arena, data);
-    found[stream] = {.sum{data.data<float>(), data.data<float>() + nodes.n},
-                     .bytes = comm.bytes(),
-                     .messages = comm.messages()};
-  };
-  run_threads(nodes.ranks(), body, kPatience);
-  return found;
+    OneRank rank(comm);
+    const Tensor data = rank.arena.alloc(Mem::Grad, "data", Dtype::F32, {nodes.n});
+    sheet.draw(data, "numbers", static_cast<uint64_t>(comm.rank()));
+    reduce(comm, rank.ctx, rank.arena, data);
+    found = {.sum = numbers(data), .bytes = comm.bytes(), .messages = comm.messages()};
+  });
 }
 
-/// Sums of all ranks, and the figures of the busiest.
+/// Writes the sum that each rank has.
 void write(Sheet& sheet, const std::vector<Found>& found) {
   for (size_t r = 0; r < found.size(); ++r) sheet.bits(fmt::format("sum/rank {}", r), found[r].sum);
 }
@@ -118,9 +88,11 @@ void run_case(Sheet& sheet, const Nodes& nodes) {
         hierarchical_all_reduce(comm, ctx, data, arrived, nodes.per_node);
       });
   write(sheet, found);
-  sheet.count("bytes", std::ranges::max(found, {}, &Found::bytes).bytes);
-  sheet.count("messages", std::ranges::max(found, {}, &Found::messages).messages);
+  sheet.count("bytes", most_of(found, &Found::bytes));
+  sheet.count("messages", most_of(found, &Found::messages));
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const int many = sheet.pick("nodes", {5, 6});
@@ -132,7 +104,4 @@ void cases(Sheet& sheet) {
                 [&] { run_case(sheet, {.count = count, .per_node = per_node, .n = n}); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -8,10 +8,8 @@
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/08_zero1/zero1.h"
-#include "common/comm/run_ranks.h"
 #include "common/model/init.h"
-#include "common/run/backend.h"
-#include "kernels/narrow.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
@@ -24,41 +22,22 @@ struct Case {
   uint64_t seed;
 };
 
-/// What a rank has found, and where: "step 1, section 0".
-struct Row {
-  std::string place;
-  std::vector<float> numbers;
-};
-/// Of each rank.
+/// What one rank has found.
 struct Found {
-  std::vector<std::vector<Row>> sums, weights;
-  std::vector<int64_t> sent;
+  std::vector<Row> sums, weights;
+  int64_t sent = 0;
 };
 
-/// The elements of a 16-bit or 32-bit tensor.
-std::vector<float> floats(const Tensor& tensor) {
-  std::vector<float> all(static_cast<size_t>(tensor.size()));
-  for (size_t i = 0; i < all.size(); ++i)
-    all[i] = tensor.dtype == Dtype::F32
-                 ? tensor.data<float>()[i]
-                 : widen(kBf16, static_cast<const uint16_t*>(tensor.host())[i]);
-  return all;
-}
-
-/// A row for each section of `flat`: of a shard its chunk.
+/// Adds a row for each section of `flat`; of a shard, its chunk of the section.
 void append(std::vector<Row>& rows, const std::string& when, const ParamLayout& layout,
             const Tensor& flat) {
   for (int64_t s = 0; s < layout.sections(); ++s)
-    rows.push_back({fmt::format("{}, section {}", when, s), floats(layout.section_of(flat, s))});
+    rows.push_back({fmt::format("{}, section {}", when, s), numbers(layout.section_of(flat, s))});
 }
 
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
-  const auto rank = static_cast<size_t>(comm.rank());
+  OneRank rank(comm);
+  auto& [run, arena, ctx] = rank;
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const ShardedWeights weights(arena, params, shard, c.precision);
   const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {params.size()});
@@ -69,69 +48,60 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   init_params(ctx, weights.master, shard, c.gpt, c.seed);
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
-  append(found.weights[rank], "at the start", params, weights.compute);
+  append(found.weights, "at the start", params, weights.compute);
   for (uint64_t step = 0; step < 2; ++step) {
     stream.begin_step();
-    const std::vector<float> drawn =
-        sheet.normals("gradients", params.size(), 100 * step + rank + 1);
-    std::ranges::copy(drawn, grads.data<float>());
+    sheet.draw(grads, "gradients", 100 * step + static_cast<uint64_t>(comm.rank()) + 1);
     for (int64_t s = params.sections(); s-- > 0;) zero1.ready(grads, s);
     zero1.finish(ctx, grads);
-    append(found.sums[rank], fmt::format("step {}", step + 1), shard, grads);
+    append(found.sums, fmt::format("step {}", step + 1), shard, grads);
     optimizer.step(ctx, weights.master, grads, 1e-2f);
     weights.refresh(ctx, shard);
     all_gather(ctx, stream, params, weights.compute);
-    append(found.weights[rank], fmt::format("after step {}", step + 1), params, weights.compute);
+    append(found.weights, fmt::format("after step {}", step + 1), params, weights.compute);
   }
-  found.sent[rank] = stream.sent();
+  found.sent = stream.sent();
 }
 
 void run_case(Sheet& sheet, const Case& c) {
-  Found found{.sums = std::vector<std::vector<Row>>(c.ranks),
-              .weights = std::vector<std::vector<Row>>(c.ranks),
-              .sent = std::vector<int64_t>(c.ranks)};
+  std::vector<Found> found(static_cast<size_t>(c.ranks));
   std::exception_ptr thrown;  // what has been found before says where
   try {
     run_threads(
-        c.ranks, [&](Comm& comm) { train(sheet, c, comm, found); }, std::chrono::seconds(5));
+        c.ranks,
+        [&](Comm& comm) { train(sheet, c, comm, found[static_cast<size_t>(comm.rank())]); },
+        std::chrono::seconds(5));
   } catch (...) {
     thrown = std::current_exception();
   }
-  for (int r = 0; r < c.ranks; ++r) {
-    for (const auto& [place, numbers] : found.sums[r])
-      sheet.bits(fmt::format("sums/rank {}: {}", r, place), numbers);
-    for (const auto& [place, numbers] : found.weights[r])
-      sheet.bits(fmt::format("weights/rank {}: {}", r, place), numbers);
+  for (size_t r = 0; r < found.size(); ++r) {
+    write(sheet, "sums", r, found[r].sums);
+    write(sheet, "weights", r, found[r].weights);
   }
   if (thrown) std::rethrow_exception(thrown);
-  int64_t sent = 0;
-  for (const int64_t bytes : found.sent) sent += bytes;
   const ParamLayout params(c.gpt, c.ranks);
   const int64_t element = size_of(c.precision.dtype());
   sheet.without_idea("sent", (c.ranks - 1) * params.size() * (8 + element));
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
-/// How n elements are cut: no section of a model, which is padded to equal chunks.
+/// How n elements are cut. n is the size of no section of a model: those are padded to equal
+/// chunks.
 void run_chunks(Sheet& sheet, int ranks, int64_t n) {
-  std::vector<std::string> found(static_cast<size_t>(ranks));
-  const auto body = [&](Comm& comm) {
-    RunOptions run;
-    run.threads = 1;
-    Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
-    const Tensor section = arena.zeros(Mem::Grad, "section", Dtype::F32, {n});
-    const Reducer reducer(comm, ctx, Reduction::Tree, arena, Dtype::F32, n);
+  const auto found = on_ranks<std::string>(ranks, [&](Comm& comm, std::string& cut) {
+    OneRank rank(comm);
+    const Tensor section = rank.arena.zeros(Mem::Grad, "section", Dtype::F32, {n});
+    const Reducer reducer(comm, rank.ctx, Reduction::Tree, rank.arena, Dtype::F32, n);
     const Chunks chunks = chunks_of(section, reducer);
     for (int i = 0; i < ranks; ++i)
-      found[static_cast<size_t>(comm.rank())] +=
-          fmt::format("{}{} to {}", i > 0 ? ", " : "", chunks[i].begin, chunks[i].end);
-  };
-  run_threads(ranks, body, std::chrono::seconds(5));
-  for (int r = 0; r < ranks; ++r) sheet.text(fmt::format("chunks/cut: rank {}", r), found[r]);
+      cut += fmt::format("{}{} to {}", i > 0 ? ", " : "", chunks[i].begin, chunks[i].end);
+  });
+  for (size_t r = 0; r < found.size(); ++r)
+    sheet.text(fmt::format("chunks/cut: rank {}", r), found[r]);
 }
 
-/// Right for each precision, and where ranks send different amounts, or not at all.
+/// The formula for each precision, and for a reduction in which ranks send different amounts. It
+/// must be right in all rows.
 void run_formula(Sheet& sheet, std::vector<Case> all) {
   all.push_back(all.front());
   all.back().ddp.reduction = Reduction::Tree;
@@ -143,7 +113,9 @@ void run_formula(Sheet& sheet, std::vector<Case> all) {
   }
 }
 
-/// Small models that have all of it: blocks, padding, odd sizes.
+}  // namespace
+
+/// Small models with blocks, padding and odd sizes.
 void cases(Sheet& sheet) {
   std::vector<Case> all;
   for (const char* precision : {"fp32", "bf16"})
@@ -177,7 +149,4 @@ void cases(Sheet& sheet) {
   sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
 #include "labs/08x_late_gather/late_gather.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::seconds kHeld{2};  // then a use that waits for what is held goes on
 constexpr int64_t kSteps = 2;
 
@@ -26,7 +24,7 @@ struct Case {
   int64_t held;  ///< behind the gather of this section nothing travels until it has been used
 };
 
-/// Of one rank.
+/// What one rank has found.
 struct Found {
   std::vector<float> weights;     ///< sections as they were when they were used
   std::string early;              ///< bytes sent after each update, up to the one that is held
@@ -46,11 +44,8 @@ std::string sent_text(int64_t step, int64_t s, int64_t bytes) {
 }
 
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
+  OneRank rank(comm);
+  auto& [run, arena, ctx] = rank;
   DdpOptions beside;
   beside.mode = DdpMode::Overlapped;
   std::binary_semaphore used(0);  // the section behind which the first step is held
@@ -113,28 +108,22 @@ void want(Sheet& sheet, const Case& c) {
 
 void run_case(Sheet& sheet, const Case& c) {
   sheet.wanted([&] { want(sheet, c); });
-  std::vector<Found> found(static_cast<size_t>(c.ranks));
-  run_threads(
-      c.ranks, [&](Comm& comm) { train(sheet, c, comm, found[static_cast<size_t>(comm.rank())]); },
-      kPatience);
-  for (int r = 0; r < c.ranks; ++r) {
-    const Found& of_rank = found[static_cast<size_t>(r)];
-    sheet.bits(fmt::format("weights/rank {}", r), of_rank.weights);
-    sheet.text(fmt::format("early/rank {}", r), of_rank.early);
+  const auto found =
+      on_ranks<Found>(c.ranks, [&](Comm& comm, Found& mine) { train(sheet, c, comm, mine); });
+  for (size_t r = 0; r < found.size(); ++r) {
+    sheet.bits(fmt::format("weights/rank {}", r), found[r].weights);
+    sheet.text(fmt::format("early/rank {}", r), found[r].early);
     sheet.text(fmt::format("waits/rank {}", r),
-               of_rank.late ? "for a later section" : "for its own section");
+               found[r].late ? "for a later section" : "for its own section");
   }
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
-  const GptConfig gpt{.name = "lab",
-                      .layers = sheet.pick<int64_t>("layers", {2, 3}),
-                      .heads = 1,
-                      .channels = sheet.pick<int64_t>("channels", {8, 12}),
-                      .seq_len = 4,
-                      .positions = 4,
-                      .vocab = 11,
-                      .padded_vocab = 16};
+  GptConfig gpt = small_gpt();
+  gpt.layers = sheet.pick<int64_t>("layers", {2, 3});
+  gpt.channels = sheet.pick<int64_t>("channels", {8, 12});
   for (const int ranks : {2, 4})
     for (const int64_t held : {int64_t{0}, gpt.layers})
       sheet.run(
@@ -144,7 +133,4 @@ void cases(Sheet& sheet) {
           });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

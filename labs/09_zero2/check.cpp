@@ -2,7 +2,6 @@
 // micro-steps.
 #include "labs/check.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <semaphore>
@@ -11,13 +10,11 @@
 #include <vector>
 
 #include "chapters/09_zero2/zero2.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::seconds kHeld{1};  // then what is held goes on
 constexpr std::chrono::milliseconds kSlow{1};
 
@@ -33,15 +30,15 @@ struct Case {
   }
 };
 
-/// Of one rank.
+/// What one rank has found.
 struct Found {
-  std::vector<std::vector<float>> sums;  ///< of each step
-  std::binary_semaphore next{0};         ///< the next section has a room
-  bool late = false;                     ///< it got one only when the one before had been reduced
+  std::vector<Row> sums;          ///< of each step
+  std::binary_semaphore next{0};  ///< the next section has a room
+  bool late = false;              ///< it got one only when the one before had been reduced
   int64_t sent = 0, memory = 0;
 };
 
-/// The room of section s, from its first parameter on.
+/// The gradients of section s, from its first parameter on, in the room that they have.
 Tensor room_of(const GptTensors& view, const ParamLayout& params, int64_t s) {
   const Tensor first = s == 0 ? view.embed.wte
                        : s + 1 == params.sections()
@@ -51,7 +48,7 @@ Tensor room_of(const GptTensors& view, const ParamLayout& params, int64_t s) {
   return {.ptr = first.ptr, .dtype = Dtype::F32, .shape = {params.section(s).size()}};
 }
 
-/// The second step has a slow wire: what is reduced has not ended when this rank goes on.
+/// The second step has a slow wire: this rank goes on before reductions have ended.
 void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& stream,
                ShardedGrads& grads, int rank, uint64_t step, Found& found) {
   const ParamLayout params = c.params();
@@ -64,15 +61,12 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
       grads.begin_section(ctx, s);
       if (holds && s == last - 1) found.next.release();
       const Tensor room = room_of(grads.view(), params, s);
-      std::ranges::copy(
-          sheet.normals("gradients", room.size(),
-                        1000 * step + 100 * static_cast<uint64_t>(k) +
-                            10 * static_cast<uint64_t>(s) + 100000 * static_cast<uint64_t>(rank)),
-          room.data<float>());
+      sheet.draw(room, "gradients",
+                 1000 * step + static_cast<uint64_t>(100 * k + 10 * s + int64_t{100000} * rank));
       if (stream.is_beside() && step == 1)
         static_cast<void>(
             stream.run([](const Ctx&, Reducer&) { std::this_thread::sleep_for(kSlow); }));
-      // Behind this nothing is reduced until the next section has a room.
+      // This job holds up all later reductions until the next section has a room.
       holds = stream.is_beside() && step == 0 && k + 1 == c.GA;
       if (holds && s == last)
         held = stream.run(
@@ -81,17 +75,13 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
     }
     grads.end();
   }
-  const Shard sum = grads.sum(ctx);
-  found.sums.emplace_back(sum.tensor.data<float>(), sum.tensor.data<float>() + sum.tensor.size());
+  found.sums.push_back({fmt::format("step {}", step + 1), numbers(grads.sum(ctx).tensor)});
   held.wait();
 }
 
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
+  OneRank rank(comm);
+  auto& [run, arena, ctx] = rank;
   const ParamLayout params = c.params(), shard = params.shard(comm.rank());
   CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
   const auto taken = [&] { return arena.current()[Mem::Grad] + arena.current()[Mem::Workspace]; };
@@ -105,30 +95,24 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   found.sent = stream.sent();
 }
 
-/// Whether the communication stream has been seen to be waited for, in all cases.
+/// Whether a rank has waited for the communication stream too early, in all cases together.
 struct Waits {
   bool seen = false, late = false;
 };
 
 void run_case(Sheet& sheet, const Case& c, Waits& waits) {
-  std::vector<Found> found(static_cast<size_t>(c.ranks));
-  run_threads(
-      c.ranks, [&](Comm& comm) { train(sheet, c, comm, found[static_cast<size_t>(comm.rank())]); },
-      kPatience);
-  int64_t sent = 0, memory = 0;
+  const auto found =
+      on_ranks<Found>(c.ranks, [&](Comm& comm, Found& mine) { train(sheet, c, comm, mine); });
   for (size_t r = 0; r < found.size(); ++r) {
-    for (size_t step = 0; step < found[r].sums.size(); ++step)
-      sheet.bits(fmt::format("sums/rank {}: step {}", r, step + 1), found[r].sums[step]);
+    write(sheet, "sums", r, found[r].sums);
     waits.late |= found[r].late;
-    sent += found[r].sent;
-    memory = std::max(memory, found[r].memory);
   }
   waits.seen |= c.ddp.beside(c.ranks);
   const int64_t P = c.params().size();
   sheet.without_idea("memory", 4 * P * TreeCounter::buffers(c.GA));  // as in chapter 08
-  sheet.count("memory", memory);
+  sheet.count("memory", most_of(found, &Found::memory));
   sheet.without_idea("sent", c.GA * 8 * P * (c.ranks - 1));  // all-reduces
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
 void run_formula(Sheet& sheet, const std::vector<Case>& all) {
@@ -152,28 +136,22 @@ void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   sheet.text("formula/an uneven reduction", sent ? fmt::format("{}", *sent) : "none");
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   std::vector<Case> all;
   Waits waits;
   for (const int ranks : {2, sheet.pick("ranks", {4, 8})})
     for (const int64_t GA : {int64_t{1}, sheet.pick<int64_t>("micro-steps", {4, 6, 7})})
       for (const DdpMode mode : {DdpMode::Bucketed, DdpMode::Overlapped}) {
-        Case c{.ranks = ranks,
-               .GA = GA,
-               .gpt = {.name = "lab",
-                       .layers = sheet.pick<int64_t>("layers", {5, 6}),
-                       .heads = 1,
-                       .channels = 8,
-                       .seq_len = 4,
-                       .positions = sheet.pick<int64_t>("positions", {5, 9}),
-                       .vocab = 11,
-                       .padded_vocab = 16},
-               .ddp = {}};
+        Case c{.ranks = ranks, .GA = GA, .gpt = small_gpt(), .ddp = {}};
+        c.gpt.layers = sheet.pick<int64_t>("layers", {5, 6});
+        c.gpt.positions = sheet.pick<int64_t>("positions", {5, 9});
         c.ddp.mode = mode;
         sheet.run(c.name(), [&] { run_case(sheet, c, waits); });
         all.push_back(c);
       }
-  // A case of its own, so that figures of others count where too much is waited for.
+  // A separate case: where too much is waited for, the figures of the other cases still count.
   sheet.run("overlapped", [&] {
     sheet.text("waits/the next section", !waits.seen  ? "not seen"
                                          : waits.late ? "waits for the section before it"
@@ -182,7 +160,4 @@ void cases(Sheet& sheet) {
   sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

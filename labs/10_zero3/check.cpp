@@ -10,17 +10,15 @@
 #include <vector>
 
 #include "chapters/10_zero3/zero3.h"
-#include "common/comm/run_ranks.h"
 #include "common/model/init.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::milliseconds kLate{1};
 
-/// When the weights of a section are looked at. What is gathered ahead may change them.
+/// When the weights of a section are looked at. A gather ahead may overwrite them.
 enum class Look : uint8_t { AtOnce, WhenTheNextIsThere };
 
 struct Case {
@@ -40,31 +38,14 @@ struct Case {
   }
 };
 
-/// The weights of a section when it was used, and where: "step 1, use 3, section 2".
-struct Row {
-  std::string place;
-  std::vector<float> numbers;
-};
-/// Of each rank.
+/// What one rank has found.
 struct Found {
-  explicit Found(int ranks)
-      : weights(static_cast<size_t>(ranks)),
-        ahead(static_cast<size_t>(ranks)),
-        kept(static_cast<size_t>(ranks)),
-        sent(static_cast<size_t>(ranks)) {}
-
-  std::vector<std::vector<Row>> weights;
-  std::vector<std::vector<std::string>> ahead;  ///< [step]: bytes sent after each use, in order
-  std::vector<int64_t> kept, sent;
+  std::vector<Row> weights;        ///< of a section when it was used
+  std::vector<std::string> ahead;  ///< [step]: bytes sent after each use, in order
+  int64_t kept = 0, sent = 0;
 };
 
-int64_t sum_of(const std::vector<int64_t>& all) {
-  int64_t sum = 0;
-  for (const int64_t one : all) sum += one;
-  return sum;
-}
-
-/// Some of the weights of section s.
+/// One tensor of section s.
 Tensor some_of(const GptTensors& model, int64_t s) {
   const std::ptrdiff_t layers = std::ssize(model.blocks);
   if (s == 0) return model.embed.wte;
@@ -79,71 +60,65 @@ int64_t sent_so_far(CommStream& stream) {
   return sent;
 }
 
-/// Where weights are looked at once, ranks with odd numbers come late to each use. So no gather of
-/// the others has ended by chance: a use that does not wait finds what was there before.
+/// Where weights are looked at at once, ranks with odd numbers come late to each use. So no gather
+/// of the other ranks ends early by chance: a use that does not wait finds the old weights.
 void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found& found) {
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
-  const auto rank = static_cast<size_t>(comm.rank());
+  OneRank rank(comm);
+  auto& [run, arena, ctx] = rank;
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const Shard own{arena.zeros(Mem::Param, "own", Dtype::F32, {shard.size()})};
   CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
   const int64_t before = arena.current()[Mem::Workspace];
   GatheredParams gathered(arena, stream, params, shard, own, c.zero3);
-  found.kept[rank] = arena.current()[Mem::Workspace] - before;
+  found.kept = arena.current()[Mem::Workspace] - before;
 
   const std::vector<int64_t> used = c.used();
   for (uint64_t step = 0; step < 2; ++step) {
     init_params(ctx, own, shard, c.gpt, sheet.seed() + step);
     stream.begin_step();
-    std::string& ahead = found.ahead[rank].emplace_back();
+    std::string& ahead = found.ahead.emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {
-      if (look == Look::AtOnce && rank % 2 == 1) std::this_thread::sleep_for(kLate);
+      if (look == Look::AtOnce && comm.rank() % 2 == 1) std::this_thread::sleep_for(kLate);
       gathered.use(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
       if (look == Look::WhenTheNextIsThere) ahead += fmt::format(" {}", sent_so_far(stream));
       const Tensor some = some_of(gathered.view(), used[i]);
       CHECK(some.ptr, "use {}: the view has no weights of section {}", i, used[i]);
-      found.weights[rank].push_back(
-          {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]),
-           {some.data<float>(), some.data<float>() + some.size()}});
+      found.weights.push_back(
+          {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]), numbers(some)});
     }
     gathered.forget();
-    found.sent[rank] = stream.sent();
+    found.sent = stream.sent();
   }
 }
 
-Found run_ranks_of(Sheet& sheet, const Case& c, Look look) {
-  Found found(c.ranks);
-  run_threads(
-      c.ranks, [&](Comm& comm) { take_steps(sheet, c, look, comm, found); }, kPatience);
+std::vector<Found> run_ranks_of(Sheet& sheet, const Case& c, Look look) {
+  auto found = on_ranks<Found>(
+      c.ranks, [&](Comm& comm, Found& mine) { take_steps(sheet, c, look, comm, mine); });
   const char* when = look == Look::AtOnce ? "" : ", when the next is there";
-  for (size_t r = 0; r < found.weights.size(); ++r)
-    for (const auto& [place, numbers] : found.weights[r])
-      sheet.bits(fmt::format("weights/rank {}{}: {}", r, when, place), numbers);
+  for (size_t r = 0; r < found.size(); ++r)
+    for (const Row& row : found[r].weights)
+      sheet.bits(fmt::format("weights/rank {}{}: {}", r, when, row.place), row.numbers);
   return found;
 }
 
-/// What has been found when the next section was there.
-Found run_case(Sheet& sheet, const Case& c) {
-  const Found found = run_ranks_of(sheet, c, Look::AtOnce);
+/// @return what was found when the next section was there
+std::vector<Found> run_case(Sheet& sheet, const Case& c) {
+  const std::vector<Found> found = run_ranks_of(sheet, c, Look::AtOnce);
   const ParamLayout params(c.gpt, c.ranks);
-  // A room for each section; a gather for each use.
+  // Without the idea there is a room for each section, and a gather for each use.
   int64_t each_use = 0;
   for (const int64_t s : c.used()) each_use += params.section(params.home_of(s)).size();
   sheet.without_idea("kept", 4 * c.ranks * params.size());
-  sheet.count("kept", sum_of(found.kept));
+  sheet.count("kept", sum_of(found, &Found::kept));
   sheet.without_idea("sent", 4 * (c.ranks - 1) * each_use);
-  sheet.count("sent", sum_of(found.sent));
+  sheet.count("sent", sum_of(found, &Found::sent));
   return run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
 }
 
-void write_ahead(Sheet& sheet, const Found& found) {
-  for (size_t r = 0; r < found.ahead.size(); ++r)
-    for (size_t step = 0; step < found.ahead[r].size(); ++step)
-      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found.ahead[r][step]);
+void write_ahead(Sheet& sheet, const std::vector<Found>& found) {
+  for (size_t r = 0; r < found.size(); ++r)
+    for (size_t step = 0; step < found[r].ahead.size(); ++step)
+      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found[r].ahead[step]);
 }
 
 std::string bytes_of(const Case& c, int64_t GA) {
@@ -154,8 +129,8 @@ std::string bytes_of(const Case& c, int64_t GA) {
   return bytes ? fmt::format("{}", *bytes) : "none";
 }
 
-/// Right in all cases, or not at all; so for one micro-step, for several, and where ranks send
-/// different amounts.
+/// The formula for one micro-step, for several, and where ranks send different amounts. Each gets
+/// points only if it is right in all cases.
 void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   const auto several = sheet.pick<int64_t>("micro-steps", {2, 3, 4});
   for (const Case& c : all) {
@@ -167,6 +142,8 @@ void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   sheet.text("formula/an uneven reduction", bytes_of(uneven, 1));
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   std::vector<Case> all;
   for (const int ranks : {2, sheet.pick("ranks", {4, 8})})
@@ -176,22 +153,13 @@ void cases(Sheet& sheet) {
                                                              {1, 1, "every:2", false},
                                                              {1, 0, "none", false},
                                                              {1, 1, "none", true}}) {
-      Case c{.ranks = ranks,
-             .gpt = {.name = "lab",
-                     .layers = sheet.pick<int64_t>("layers", {4, 5}),
-                     .heads = 1,
-                     .channels = 8,
-                     .seq_len = 4,
-                     .positions = sheet.pick<int64_t>("positions", {40, 70}),
-                     .vocab = 11,
-                     .padded_vocab = 16,
-                     .tied_head = tied},
-             .zero3 = {},
-             .ddp = {},
-             .recompute = recompute};
+      Case c{.ranks = ranks, .gpt = small_gpt(), .zero3 = {}, .ddp = {}, .recompute = recompute};
+      c.gpt.layers = sheet.pick<int64_t>("layers", {4, 5});
+      c.gpt.positions = sheet.pick<int64_t>("positions", {40, 70});
+      c.gpt.tied_head = tied;
       c.zero3.prefetch = prefetch;
       c.zero3.reshard = reshard;
-      Found found(0);
+      std::vector<Found> found;
       sheet.run(c.name(), [&] { found = run_case(sheet, c); });
       sheet.run(c.name() + ", ahead", [&] { write_ahead(sheet, found); });
       all.push_back(c);
@@ -199,7 +167,4 @@ void cases(Sheet& sheet) {
   sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -2,23 +2,20 @@
 #include "labs/check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/11_tensor_parallel/traffic.h"
-#include "common/comm/run_ranks.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/random.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
 constexpr int64_t kSequences = 2;
 constexpr int64_t kRoom = kSequences + 1;  ///< sequences that buffers have room for
 
@@ -31,35 +28,11 @@ struct Case {
   int64_t elements() const { return kSequences * gpt.seq_len * gpt.channels; }
 };
 
-/// Numbers of a tensor, by its name.
-struct Row {
-  std::string name;
-  std::vector<float> numbers;
-};
-/// What each rank has found, and the bytes it has sent.
+/// What one rank has found: tensors by their names, and bytes.
 struct Found {
-  explicit Found(int64_t ranks)
-      : forward(static_cast<size_t>(ranks)),
-        backward(static_cast<size_t>(ranks)),
-        sent(static_cast<size_t>(ranks)) {}
-
-  std::vector<std::vector<Row>> forward, backward;
-  std::vector<int64_t> sent;
-
-  int64_t all_sent() const {
-    int64_t all = 0;
-    for (const int64_t bytes : sent) all += bytes;
-    return all;
-  }
+  std::vector<Row> forward, backward;
+  int64_t sent = 0;
 };
-
-void append(std::vector<Row>& rows, const char* name, const Tensor& x) {
-  rows.push_back({name, {x.data<float>(), x.data<float>() + x.size()}});
-}
-void write(Sheet& sheet, const char* gate, size_t rank, const std::vector<Row>& rows) {
-  for (const Row& row : rows)
-    sheet.bits(fmt::format("{}/rank {}: {}", gate, rank, row.name), row.numbers);
-}
 
 /// Part `rank` of `ranks` of the tokens of each sequence.
 void fill(Tensor part, const std::vector<float>& whole, int64_t rank, int64_t ranks) {
@@ -69,29 +42,17 @@ void fill(Tensor part, const std::vector<float>& whole, int64_t rank, int64_t ra
 }
 
 /// What one rank has for a case.
-struct Rank {
-  RunOptions run;
-  Arena arena;
-  Ctx ctx;
-  ParamLayout params;
-  TensorParallel tp;
-
+struct Rank : OneRank {
   Rank(const Case& c, Comm& comm)
-      : run(options(c)),
-        ctx(make_ctx(run, arena, nullptr, {.comm = &comm, .leaves = kLeaves / comm.size()})),
+      : OneRank(comm, {.leaves = kLeaves / comm.size()}),
         params(c.gpt, 1, {comm.rank(), comm.size()}),
         tp(arena, ctx, comm, params, c.plan, kRoom) {}
 
-  static RunOptions options(const Case& c) {
-    RunOptions run;
-    run.ranks = c.ranks();
-    run.threads = 1;
-    run.quiet = true;
-    return run;
-  }
+  ParamLayout params;
+  TensorParallel tp;
 };
 
-/// Half a block, as main.cpp of chapter 11 has it, but for the norm.
+/// Half a block as in main.cpp of chapter 11, without the norm.
 void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   Rank r(c, comm);
   const Ctx& ctx = r.ctx;
@@ -103,7 +64,7 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   const ActGrads d = alloc_act_grads(r.arena, c.gpt, kSequences, c.plan);
   const BlockActs& s = a.blocks[0];
 
-  // Tokens are shared, or each rank has all of them.
+  // With sequence parallelism a rank has some of the tokens, otherwise all of them.
   const int64_t parts = c.plan.sequence_ranks, part = parts > 1 ? comm.rank() : 0;
   fill(s.norm2, sheet.normals("norm2", c.elements()), part, parts);
   fill(d.stream, sheet.normals("gradient", c.elements()), part, parts);
@@ -121,31 +82,29 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   mlp_backward_weight(ctx, g.mlp, d.mlp, dout, r.tp.f_forward(ctx, s.norm2), s.mlp, Into::Write);
   log.end_step({.step = 0, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
 
-  const auto rank = static_cast<size_t>(comm.rank());
-  append(found.forward[rank], "behind g", a.product);
-  append(found.backward[rank], "gradient of what f reads", d.branch);
-  append(found.backward[rank], "gradient of the bias behind g", g.residual2_b);
-  append(found.backward[rank], "gradient of fc.b", g.mlp.fc.b);
-  append(found.backward[rank], "gradient of proj_w", g.mlp.proj_w);
-  found.sent[rank] = r.tp.sent(log);
+  found.forward = {{"behind g", numbers(a.product)}};
+  found.backward = {{"gradient of what f reads", numbers(d.branch)},
+                    {"gradient of the bias behind g", numbers(g.residual2_b)},
+                    {"gradient of fc.b", numbers(g.mlp.fc.b)},
+                    {"gradient of proj_w", numbers(g.mlp.proj_w)}};
+  found.sent = r.tp.sent(log);
 }
 
 void run_exchange(Sheet& sheet, const Case& c) {
-  Found found(c.ranks());
-  run_threads(
-      c.ranks(), [&](Comm& comm) { exchange(sheet, c, comm, found); }, kPatience);
-  for (size_t r = 0; r < found.sent.size(); ++r) {
-    write(sheet, "forward", r, found.forward[r]);
-    write(sheet, "backward", r, found.backward[r]);
+  const auto found =
+      on_ranks<Found>(c.ranks(), [&](Comm& comm, Found& mine) { exchange(sheet, c, comm, mine); });
+  for (size_t r = 0; r < found.size(); ++r) {
+    write(sheet, "forward", r, found[r].forward);
+    write(sheet, "backward", r, found[r].backward);
   }
   // An all-reduce at each f and g, in both directions. Where tokens are shared: three gathers, and
   // an all-reduce in place of each of two reduce-scatters. An all-reduce sends twice.
   const int64_t times = c.plan.sequence_ranks > 1 ? 3 + 2 * 2 : 4 * 2;
   sheet.without_idea("sent", times * (c.ranks() - 1) * 4 * c.elements());
-  sheet.count("sent", found.all_sent());
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
-/// Targets of all ranks: some are not to be learned.
+/// Targets, equal on all ranks; some are not to be learned.
 void draw_targets(const Sheet& sheet, const GptConfig& gpt, Tensor targets) {
   const Random random(sheet.seed(), "targets");
   for (int64_t i = 0; i < targets.size(); ++i)
@@ -171,24 +130,21 @@ void share_softmax(const Sheet& sheet, const Case& c, Comm& comm, Found& found) 
   r.tp.localize(targets);
   const int64_t before = comm.statistics().wire_bytes();
   const SoftmaxSums all = r.tp.softmax(r.ctx, logits, targets);
-  const auto rank = static_cast<size_t>(comm.rank());
-  found.sent[rank] = comm.statistics().wire_bytes() - before;
+  found.sent = comm.statistics().wire_bytes() - before;
   head_loss_and_gradient(r.ctx, losses, logits, all, targets, r.tp.own_vocab(), 0.25f);
-  append(found.forward[rank], "losses", losses);
-  append(found.forward[rank], "gradient of the logits", logits);
+  found.forward = {{"losses", numbers(losses)}, {"gradient of the logits", numbers(logits)}};
 }
 
 void run_softmax(Sheet& sheet, const Case& c) {
-  Found found(c.ranks());
-  run_threads(
-      c.ranks(), [&](Comm& comm) { share_softmax(sheet, c, comm, found); }, kPatience);
-  for (size_t r = 0; r < found.sent.size(); ++r) write(sheet, "softmax", r, found.forward[r]);
-  // All logits to every rank.
+  const auto found = on_ranks<Found>(
+      c.ranks(), [&](Comm& comm, Found& mine) { share_softmax(sheet, c, comm, mine); });
+  for (size_t r = 0; r < found.size(); ++r) write(sheet, "softmax", r, found[r].forward);
+  // Without the idea every rank gets all logits.
   sheet.without_idea("sent", (c.ranks() - 1) * 4 * kSequences * c.gpt.seq_len * c.gpt.padded_vocab);
-  sheet.count("sent", found.all_sent());
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
-/// Of a whole model, and of parts of one that have no embedding or no head.
+/// The formula for parts of a model: one has the embedding, the other the head.
 void run_formula(Sheet& sheet, int64_t ranks) {
   GptConfig gpt = preset("tiny");
   gpt.seq_len = sheet.pick<int64_t>("positions", {32, 64});
@@ -209,6 +165,8 @@ void run_formula(Sheet& sheet, int64_t ranks) {
                    fmt::format("{}", tp_traffic(gpt, acts, shared, /*sequences=*/6)));
       }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const int ranks : {2, sheet.pick("ranks", {4, 8})}) {
@@ -234,7 +192,4 @@ void cases(Sheet& sheet) {
   }
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -2,7 +2,6 @@
 // and which transfer is under way during which product.
 #include "labs/check.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -10,15 +9,13 @@
 #include <vector>
 
 #include "chapters/11_tensor_parallel/sequence_parallel.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
 #include "labs/11x_async_gather/async_gather.h"
 #include "labs/11x_async_gather/meetings.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
 constexpr int64_t kLayers = 2;
 constexpr int64_t kRoom = 4;                           ///< sequences that buffers have room for
 constexpr std::array<int64_t, 2> kMicroBatches{3, 2};  ///< sequences of each
@@ -37,12 +34,7 @@ struct Case {
   int64_t whole_bytes(int64_t sequences) const { return 4 * sequences * T * C; }
 };
 
-/// Numbers of a tensor, by its name.
-struct Row {
-  std::string name;
-  std::vector<float> numbers;
-};
-/// Of one rank.
+/// What one rank has found.
 struct Found {
   std::vector<Row> forward, backward;
   int64_t sent = 0, room = 0;
@@ -68,16 +60,8 @@ class ByChapter {
   SequenceParallel tokens_;
 };
 
-RunOptions options(const Case& c) {
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  return run;
-}
-
 Row row(int64_t k, int64_t l, const char* name, const Tensor& x) {
-  return {fmt::format("micro-batch {}, layer {}, {}", k, l, name),
-          {x.data<float>(), x.data<float>() + x.size()}};
+  return {fmt::format("micro-batch {}, layer {}, {}", k, l, name), numbers(x)};
 }
 
 /// Forward of all layers, then backward of all, of each micro-batch. Before each forward of n
@@ -87,8 +71,7 @@ void train(const Sheet& sheet, const Case& c, const Ctx& ctx, int rank, Arena& a
            Begin&& begin, Found& found) {
   const auto tensor = [&](const char* name, Shape shape, int64_t l) {
     const Tensor x = arena.alloc(Mem::Activation, name, Dtype::F32, shape);
-    const auto stream = static_cast<uint64_t>(100 * l + rank);
-    std::ranges::copy(sheet.normals(name, x.size(), stream), x.data<float>());
+    sheet.draw(x, name, static_cast<uint64_t>(100 * l + rank));
     return x;
   };
   std::vector<Tensor> w, dw;
@@ -119,9 +102,8 @@ void train(const Sheet& sheet, const Case& c, const Ctx& ctx, int rank, Arena& a
 }
 
 void by_chapter(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
-  Arena arena;
-  const Ctx ctx =
-      make_ctx(options(c), arena, nullptr, {.comm = &comm, .leaves = kLeaves / c.ranks});
+  OneRank rank(comm, {.leaves = kLeaves / c.ranks});
+  auto& [run, arena, ctx] = rank;
   ByChapter layer(arena, ctx, comm, c);
   train(
       sheet, c, ctx, comm.rank(), arena, layer, [](int64_t) {}, found);
@@ -132,16 +114,16 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   MeetingComm comm(threads, [&](Operation operation, const std::function<void()>& transfer) {
     meetings.transfer(operation, transfer);
   });
-  Arena arena, room;
-  const RunOptions run = options(c);
+  Arena room;
   const Kernels table = kernels_that_meet();
-  Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm, .leaves = kLeaves / c.ranks});
+  OneRank rank(comm, {.leaves = kLeaves / c.ranks});
+  auto& [run, arena, ctx] = rank;
   ctx.kernels = &table;
   CommStream stream(arena, ctx, comm, run, Reduction::Halving, c.T * c.C, /*beside=*/c.ranks > 1);
   stream.begin_step();
   ColumnLinear layer(room, stream, kRoom, c.T, c.C);
   here = c.ranks > 1 ? &meetings : nullptr;
-  // What a call has given and not waited for ends here, after its results have been read.
+  // Jobs that a call has started and not waited for end here, after its results have been read.
   const auto begin = [&](int64_t sequences) {
     stream.run([](const Ctx&, Reducer&) {}).wait();
     if (here) here->begin(sequences);
@@ -153,23 +135,12 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   found.room = room.peak().total();
 }
 
-/// What all ranks have computed.
+/// Writes what all ranks have computed.
 void write(Sheet& sheet, const std::vector<Found>& found) {
   for (size_t r = 0; r < found.size(); ++r) {
-    for (const Row& row : found[r].forward)
-      sheet.bits(fmt::format("forward/rank {}: {}", r, row.name), row.numbers);
-    for (const Row& row : found[r].backward)
-      sheet.bits(fmt::format("backward/rank {}: {}", r, row.name), row.numbers);
+    write(sheet, "forward", r, found[r].forward);
+    write(sheet, "backward", r, found[r].backward);
   }
-}
-
-/// `body(comm, found)` on each rank.
-template <class Body>
-std::vector<Found> on_ranks(int ranks, Body&& body) {
-  std::vector<Found> found(static_cast<size_t>(ranks));
-  run_threads(
-      ranks, [&](Comm& comm) { body(comm, found[static_cast<size_t>(comm.rank())]); }, kPatience);
-  return found;
 }
 
 void run_case(Sheet& sheet, const Case& c, SeenOfAll& seen) {
@@ -177,25 +148,27 @@ void run_case(Sheet& sheet, const Case& c, SeenOfAll& seen) {
   int64_t once = 0;  // bytes of one transfer of each layer in each micro-batch, of all ranks
   for (const int64_t n : kMicroBatches) once += kLayers * (c.ranks - 1) * c.whole_bytes(n);
   sheet.wanted([&] {
-    write(sheet, on_ranks(c.ranks, [&](Comm& comm, Found& f) { by_chapter(sheet, c, comm, f); }));
+    write(sheet,
+          on_ranks<Found>(c.ranks, [&](Comm& comm, Found& f) { by_chapter(sheet, c, comm, f); }));
     sheet.count("room", room);
     if (c.ranks > 1) sheet.count("sent", 3 * once);
   });
-  // All positions are kept for backward; the gradient is all-reduced.
+  // Without the idea all positions are kept for backward, and the gradient is all-reduced.
   sheet.without_idea("room", room + kLayers * c.whole_bytes(kMicroBatches[0]));
   sheet.without_idea("sent", 4 * once);
 
-  const std::vector<Found> found =
-      on_ranks(c.ranks, [&](Comm& comm, Found& f) { by_student(sheet, c, comm, seen, f); });
+  // Transfers that do not meet what they wait for take a second each.
+  const auto found = on_ranks<Found>(
+      c.ranks, [&](Comm& comm, Found& f) { by_student(sheet, c, comm, seen, f); },
+      std::chrono::seconds(10));
   write(sheet, found);
-  sheet.count("room", std::ranges::max(found, {}, &Found::room).room);
+  sheet.count("room", most_of(found, &Found::room));
   if (c.ranks == 1) return;
-  int64_t sent = 0;
-  for (const Found& f : found) sent += f.sent;
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
-/// A case of its own, so that figures of others count where a transfer is waited for too early.
+/// A separate case: where a transfer is waited for too early, the figures of the other cases still
+/// count.
 void write_seen(Sheet& sheet, const SeenOfAll& seen) {
   sheet.wanted([&] {
     for (const char* transfer : kTransfers)
@@ -204,6 +177,8 @@ void write_seen(Sheet& sheet, const SeenOfAll& seen) {
   for (size_t i = 0; i < kTransfers.size(); ++i)
     sheet.text(fmt::format("waits/{}", kTransfers[i]), seen[i].verdict());
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   SeenOfAll seen;
@@ -222,7 +197,4 @@ void cases(Sheet& sheet) {
   sheet.run("2 and 4 ranks, both wires", [&] { write_seen(sheet, seen); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -3,15 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <thread>
 
-#include "common/run/backend.h"
-#include "kernels/kernels.h"
 #include "labs/meetings.h"
 
 namespace ladder::lab {
@@ -27,13 +23,12 @@ constexpr std::array kTransfers{"gather of the next sequence", "gather in backwa
 
 using SeenOfAll = std::array<Seen, kTransfers.size()>;
 
-/// Lets a transfer of one rank and the product that it should hide behind wait for each other. If
-/// the one does not come, the other goes on after a while, and knows what is wrong.
-class Meetings {
+/// Lets a transfer of one rank and the product that it should hide behind wait for each other.
+class Meetings : MeetingPlace {
  public:
-  Meetings(SeenOfAll& seen, Wire wire) : seen_(seen), wire_(wire) {}
+  Meetings(SeenOfAll& seen, Wire wire) : MeetingPlace(seen, wire) {}
 
-  /// The student's code is called. @param sequences of forward; 0: backward
+  /// To be called before the student's code. @param sequences of forward; 0 for backward
   void begin(int64_t sequences) {
     const std::lock_guard lock(mutex_);
     is_forward_ = sequences > 0;
@@ -42,7 +37,7 @@ class Meetings {
     side(Transfer::Again).meetings = side(Transfer::Sum).meetings = is_forward_ ? 0 : 1;
   }
 
-  /// A collective of the thread that communicates.
+  /// Runs a collective on the thread that communicates.
   void transfer(Operation operation, const std::function<void()>& body) {
     std::unique_lock lock(mutex_);
     const Transfer what = is_forward_                         ? Transfer::Next
@@ -53,15 +48,12 @@ class Meetings {
     changed_.notify_all();
     if (product >= 0 && product < s.meetings)
       wait(lock, what, "waited for before its product", [&] { return s.released > product; });
-    lock.unlock();
-    if (wire_ == Wire::Slow) std::this_thread::sleep_for(kOnWire);
-    body();
-    lock.lock();
+    travel(lock, body);
     ++s.ended;
     changed_.notify_all();
   }
 
-  /// A product of the rank's own thread.
+  /// Runs a product on the rank's own thread.
   void product(Transfer what, const std::function<void()>& kernel) {
     std::unique_lock lock(mutex_);
     Side& s = side(what);
@@ -71,14 +63,14 @@ class Meetings {
       return kernel();
     }
     const char* late = "not started before its product";
-    if (wire_ == Wire::Fast) {
+    if (!is_slow()) {
       release(s, number);
       wait(lock, what, late, [&] { return s.ended > transfer; });
     }
     lock.unlock();
     kernel();
     lock.lock();
-    if (wire_ == Wire::Slow) {
+    if (is_slow()) {
       wait(lock, what, late, [&] { return s.begun > transfer; });
       release(s, number);
     }
@@ -100,40 +92,24 @@ class Meetings {
     changed_.notify_all();
   }
 
-  template <class Met>
-  void wait(std::unique_lock<std::mutex>& lock, Transfer what, const char* otherwise, Met&& met) {
-    Seen& seen = seen_[static_cast<size_t>(what)];
-    if (seen.wrong) return;
-    const char* none = nullptr;
-    if (changed_.wait_for(lock, kHeld, met))
-      seen.met = true;
-    else
-      seen.wrong.compare_exchange_strong(none, otherwise);
-  }
-
-  SeenOfAll& seen_;
-  Wire wire_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
   bool is_forward_ = true;
   std::array<Side, kTransfers.size()> sides_{};
 };
 
-/// Where products of this thread meet transfers; null: they do not.
+/// Where products of this thread meet transfers. Null: they meet none.
 inline thread_local Meetings* here = nullptr;
 
-template <auto kKernel, Transfer kTransfer, class... More>
-void let_meet(void (*&entry)(const Ctx&, Tensor, More...)) {
-  entry = [](const Ctx& ctx, Tensor out, More... more) {
-    const auto kernel = [&] { (kernels_of("cpu").*kKernel)(ctx, out, more...); };
-    here ? here->product(kTransfer, kernel) : kernel();
-  };
+template <Transfer kTransfer>
+void as_product(const std::function<void()>& kernel) {
+  here ? here->product(kTransfer, kernel) : kernel();
 }
 inline Kernels kernels_that_meet() {
   Kernels table = kernels_of("cpu");
-  let_meet<&Kernels::matmul_forward, Transfer::Next>(table.matmul_forward);
-  let_meet<&Kernels::matmul_backward_input, Transfer::Again>(table.matmul_backward_input);
-  let_meet<&Kernels::matmul_backward_weight, Transfer::Sum>(table.matmul_backward_weight);
+  let_meet<&Kernels::matmul_forward, as_product<Transfer::Next>>(table.matmul_forward);
+  let_meet<&Kernels::matmul_backward_input, as_product<Transfer::Again>>(
+      table.matmul_backward_input);
+  let_meet<&Kernels::matmul_backward_weight, as_product<Transfer::Sum>>(
+      table.matmul_backward_weight);
   return table;
 }
 

@@ -6,35 +6,20 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "labs/actions.h"
 
 namespace ladder::lab {
 namespace {
 
-/// "right", or what is wrong with the lists. How much they keep is not asked.
-std::string verdict(const Pipeline& pipeline) {
-  try {
-    for (int64_t s = 0; s < pipeline.stages; ++s) {
-      check_all_computed(pipeline, s);
-      check_messages(pipeline, s);
-    }
-    walk(pipeline, [](const Turn&, const std::optional<Turn>&) {});
-  } catch (const CheckError& e) {
-    return e.what();
-  }
-  return "right";
-}
-
-/// Units of time in which stages wait, all together, where each of T_F, T_B and T_W is one.
+/// The units of time that all stages together wait. T_F, T_B and T_W are one unit each.
 int64_t idle(const Pipeline& pipeline) {
   const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, 1, 1, 1));
   return std::llround(clock.idle_share() * clock.end() * static_cast<double>(pipeline.stages));
 }
 
-/// The same without the idea of a schedule: of gpipe and 1f1b, stages that take turns; of the other
-/// two, 1f1b, whose bubble they make smaller.
+/// The same without the idea of a schedule. For gpipe and 1f1b that is stages that take turns; for
+/// the other two it is 1f1b, whose bubble they make smaller.
 int64_t idle_without(PipelineKind kind, int64_t p, int64_t v, int64_t m) {
   const bool turns = kind == PipelineKind::GPipe || kind == PipelineKind::OneFOneB;
   return 3 * (turns ? m : v) * p * (p - 1);
@@ -45,15 +30,14 @@ void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) 
   for (int64_t s = 0; s < p; ++s)
     pipeline.lists[s] = returned_list(sheet, pipeline, s, [&] { return pipeline.lists[s]; });
   sheet.text("order", verdict(pipeline));
-  int64_t most = 0;
-  for (int64_t s = 0; s < p; ++s) most += most_in_flight(pipeline.lists[s]);
   sheet.without_idea("in_flight", p * m * pipeline.chunks);
-  sheet.count("in_flight", most);
+  sheet.count("in_flight", in_flight(pipeline));
   sheet.without_idea("idle", idle_without(kind, p, v, m));
   sheet.count("idle", idle(pipeline));
 }
 
-/// All actions of a kind, in the order of nth(). Pipelines below have chunks or a cut B, not both.
+/// All actions of a kind, in the order of nth(). A pipeline has several chunks, or cuts B in two,
+/// not both.
 void run_nth(Sheet& sheet, int64_t p, int64_t v) {
   const Pipeline pipeline{.kind = v > 1 ? PipelineKind::Interleaved : PipelineKind::ZbH1,
                           .stages = p,
@@ -68,6 +52,8 @@ void run_nth(Sheet& sheet, int64_t p, int64_t v) {
     }
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   const int64_t few = sheet.pick<int64_t>("few", {2, 3}),
                 many = sheet.pick<int64_t>("many", {4, 5}),
@@ -80,8 +66,8 @@ void cases(Sheet& sheet) {
     const int64_t v = kind == PipelineKind::Interleaved ? sheet.pick<int64_t>("v", {2, 3}) : 1;
     for (const int64_t p : {few, many}) {
       std::vector<int64_t> micros{rounds * p};
-      // As many micro-batches as stages; and fewer than stages behind the first, where that can be.
-      // Of gpipe neither says more.
+      // Also as many micro-batches as stages, or, where it is legal, fewer than the stages behind
+      // the first. For gpipe these cases would show nothing new.
       if (kind != PipelineKind::GPipe)
         micros.push_back(v == 1 && p == many ? sheet.pick<int64_t>("m", {1, 2}) : p);
       for (const int64_t m : micros)
@@ -91,7 +77,4 @@ void cases(Sheet& sheet) {
   }
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,4 +1,4 @@
-// A pipeline by the student's lists: whether it can run, what it keeps, how long stages wait
+// A pipeline with the student's lists: whether it can run, what it keeps, and how long stages wait
 // between their first action and their last.
 #include "labs/check.h"
 
@@ -12,7 +12,6 @@
 #include <fmt/core.h>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "labs/12x_zb_h2/zb_h2.h"
 #include "labs/actions.h"
@@ -20,22 +19,8 @@
 namespace ladder::lab {
 namespace {
 
-/// "right", or what is wrong with the lists. How much they keep is not asked.
-std::string verdict(const Pipeline& pipeline) {
-  try {
-    for (int64_t s = 0; s < pipeline.stages; ++s) {
-      check_all_computed(pipeline, s);
-      check_messages(pipeline, s);
-    }
-    walk(pipeline, [](const Turn&, const std::optional<Turn>&) {});
-  } catch (const CheckError& e) {
-    return e.what();
-  }
-  return "right";
-}
-
-/// Units of time that stages wait between their first action and their last, all together, where
-/// T_F, T_B and T_W are one each. Messages take none.
+/// The units of time that all stages together wait between their first action and their last. T_F,
+/// T_B and T_W are one unit each; messages take no time.
 int64_t idle_within(const Pipeline& pipeline) {
   const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, 1, 1, 1));
   double idle = 0;
@@ -47,13 +32,7 @@ int64_t idle_within(const Pipeline& pipeline) {
   return std::llround(idle);
 }
 
-int64_t in_flight(const Pipeline& pipeline) {
-  int64_t all = 0;
-  for (const auto& list : pipeline.lists) all += most_in_flight(list);
-  return all;
-}
-
-/// For the student: lab.py shows what a check prints if not all is right.
+/// For the student: where something is wrong, lab.py shows what a check has printed.
 void print_picture(const Pipeline& pipeline) {
   const std::string picture = draw(simulate(pipeline, equal_durations(pipeline, 1, 1, 1)));
   fmt::print("p {}, m {}: a row for each stage, dots where it waits\n{}", pipeline.stages,
@@ -81,6 +60,8 @@ void run_case(Sheet& sheet, int64_t p, int64_t m, bool& shown) {
   if (!right && !std::exchange(shown, true)) print_picture(pipeline);
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   bool shown = false;
   for (const int64_t p :
@@ -89,7 +70,4 @@ void cases(Sheet& sheet) {
       sheet.run(fmt::format("p {}, m {}", p, m), [&] { run_case(sheet, p, m, shown); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

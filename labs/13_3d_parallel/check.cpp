@@ -1,10 +1,9 @@
-// Places of ranks, groups along axes and what they send over the borders of nodes; and the plan of
-// what each stage sends and keeps.
+// Places of ranks, groups along axes, and bytes that leave a node. Then what each stage will send
+// and keep.
 #include "labs/check.h"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -14,18 +13,16 @@
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/13_3d_parallel/plan.h"
 #include "common/comm/mesh.h"
-#include "common/comm/run_ranks.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
-
-constexpr std::chrono::seconds kPatience{5};
 
 std::string text_of(const MeshCoordinate& at) {
   return fmt::format("tp {}, dp {}, pp {}", at[Axis::Tensor], at[Axis::Data], at[Axis::Pipeline]);
 }
 
-/// "right", or what is wrong with the coordinates. Which order the axes have is not asked.
+/// "right", or what is wrong with the coordinates. The axes may have any order.
 std::string verdict(const MeshShape& mesh) {
   std::set<std::string> coordinates;
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -43,7 +40,7 @@ std::string verdict(const MeshShape& mesh) {
   return "right";
 }
 
-/// The ranks of all that are in a group, in its order.
+/// The ranks of a group, in its order.
 std::vector<int32_t> members(Comm& group, int rank) {
   std::vector<int32_t> all(static_cast<size_t>(group.size()));
   int32_t own = rank;
@@ -107,22 +104,14 @@ void run_mesh(Sheet& sheet, const MeshShape& shape, int per_node) {
   sheet.text("coordinates", verdict(shape));
   const auto blocks = sheet.pick<int64_t>("blocks", {2, 3, 4});
   const auto elements = sheet.pick<int64_t>("elements", {256, 512});
-  std::vector<Found> found(static_cast<size_t>(shape.size()));
-  run_threads(
-      shape.size(),
-      [&](Comm& world) {
-        found[static_cast<size_t>(world.rank())] = look(shape, world, per_node, blocks, elements);
-      },
-      kPatience);
-  int64_t across = 0, all = 0;
-  for (size_t r = 0; r < found.size(); ++r) {
+  const auto found = on_ranks<Found>(shape.size(), [&](Comm& world, Found& mine) {
+    mine = look(shape, world, per_node, blocks, elements);
+  });
+  for (size_t r = 0; r < found.size(); ++r)
     for (const Axis axis : kAxes)
       sheet.text(fmt::format("groups/{} of rank {}", to_string(axis), r), found[r].verdict[axis]);
-    across += found[r].across;
-    all += found[r].all;
-  }
-  sheet.without_idea("across", all);
-  sheet.count("across", across);
+  sheet.without_idea("across", sum_of(found, &Found::all));
+  sheet.count("across", sum_of(found, &Found::across));
 }
 
 struct PlanCase {
@@ -138,7 +127,8 @@ struct PlanCase {
   }
 };
 
-/// The figures of one gate. Each is right in all plans of a case and on all stages, or not at all.
+/// The figures of one gate. A figure gets points only if it is right in all plans of a case, on all
+/// stages.
 void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   GptConfig gpt = preset("tiny");
   gpt.layers = 8;
@@ -165,6 +155,8 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
     }
   }
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   const auto mesh = [&](int tp, int dp, int pp, int per_node) {
@@ -197,7 +189,4 @@ void cases(Sheet& sheet) {
   });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,8 +1,7 @@
-// Learning rates of all steps, rows of gradients under AGC, and the noise scale of small gradients
-// on several ranks. Nothing is trained.
+// Learning rates of all steps, rows of gradients under AGC, and the noise scale from the gradients
+// of micro-batches on several ranks. Nothing is trained.
 #include "labs/check.h"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -10,14 +9,10 @@
 #include "chapters/14_stability/adaptive_clip.h"
 #include "chapters/15_batch_size/batch_ramp.h"
 #include "chapters/15_batch_size/noise_scale.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
-
-constexpr std::chrono::seconds kPatience{5};
 
 void run_schedule(Sheet& sheet, const std::string& name, ScheduleOptions options) {
   const auto steps = sheet.pick<int64_t>("steps", {24, 30});
@@ -62,20 +57,14 @@ GptConfig model(const Sheet& sheet) {
           .padded_vocab = 48};
 }
 
-Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, int64_t n, uint64_t stream = 0) {
-  const Tensor x = arena.zeros(Mem::Grad, name, Dtype::F32, {n});
-  std::ranges::copy(sheet.normals(name, n, stream), x.data<float>());
-  return x;
-}
-
 void run_rows(Sheet& sheet) {
   Arena arena;
   Ctx ctx;
   ctx.kernels = &kernels_of("ref");
   const ParamLayout layout(model(sheet));
-  const Tensor params = drawn(sheet, arena, "params", layout.size()),
-               grads = drawn(sheet, arena, "grads", layout.size());
-  // Rows of any length, above their limit and below it; biases begin at 0.
+  const Tensor params = sheet.drawn(arena, "params", {layout.size()}),
+               grads = sheet.drawn(arena, "grads", {layout.size()});
+  // Rows whose norms are above their limit and below it; biases begin at 0.
   for (const ParamSpec& spec : layout.specs())
     for (int64_t i = 0; i < spec.shape.size(); ++i) {
       const int64_t row = spec.is_matrix() ? i / spec.shape.dims[1] : 0;
@@ -108,36 +97,33 @@ void run_noise(Sheet& sheet, int ranks, int64_t micros) {
   const GptConfig gpt = model(sheet);
   const auto scale = sheet.pick<float>("loss scale", {8, 1024});
   const int64_t parts = ranks * micros;
-  std::vector<double> squares;
-  int64_t sent = 0;
-  run_threads(
-      ranks,
-      [&](Comm& comm) {
-        Arena arena;
-        Ctx ctx;
-        ctx.kernels = &kernels_of("cpu");
+  struct Found {
+    std::vector<double> squares;
+    int64_t sent = 0;
+  };
+  const Found first =
+      on_ranks<Found>(ranks, [&](Comm& comm, Found& found) {
+        OneRank rank(comm);
         const ParamLayout layout(gpt);
-        SmallNorms norms(arena, {.on = true});
+        SmallNorms norms(rank.arena, {.on = true});
         for (uint64_t step = 0; step < 3; ++step) {
           norms.begin_step();
           for (int64_t k = 0; k < micros; ++k) {
             const auto stream = 100 * step + static_cast<uint64_t>(10 * comm.rank() + k);
-            const Tensor grads = drawn(sheet, arena, "small", layout.size(), stream);
-            for (int64_t s = layout.sections(); s-- > 0;) norms.add(ctx, layout, grads, s);
+            const Tensor grads = sheet.drawn(rank.arena, "small", {layout.size()}, stream);
+            for (int64_t s = layout.sections(); s-- > 0;) norms.add(rank.ctx, layout, grads, s);
           }
-          const double square = norms.mean_square(ctx, comm, parts, scale);
-          if (comm.rank() == 0) squares.push_back(square);
+          found.squares.push_back(norms.mean_square(rank.ctx, comm, parts, scale));
         }
-        if (comm.rank() == 0) sent = comm.statistics().wire_bytes();
-      },
-      kPatience);
-  for (size_t step = 0; step < squares.size(); ++step)
+        found.sent = comm.statistics().wire_bytes();
+      }).front();
+  for (size_t step = 0; step < first.squares.size(); ++step)
     sheet.bits(fmt::format("noise/squares: step {}", step + 1),
-               std::vector{static_cast<float>(squares[step])});
+               std::vector{static_cast<float>(first.squares[step])});
   if (ranks == 1) return;
-  // Every rank would send its gradient, as in chapter 07, in each of three steps.
+  // Without the idea every rank sends its gradient in each of three steps, as in chapter 07.
   sheet.without_idea("sent", 3 * 2 * 4 * ParamLayout(gpt).size() * (ranks - 1) / ranks);
-  sheet.count("sent", sent);
+  sheet.count("sent", first.sent);
 }
 
 /// The scale from two sizes of batches, which differ from step to step.
@@ -158,6 +144,8 @@ void run_scale(Sheet& sheet, int64_t same) {
   sheet.bits("scale/values", values);
   sheet.bits("scale/signal and noise", std::vector{of("signal"), of("noise")});
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const ScheduleKind kind :
@@ -180,7 +168,4 @@ void cases(Sheet& sheet) {
               [&] { run_scale(sheet, same); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -17,12 +17,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, Shape shape, uint64_t stream = 0) {
-  const Tensor x = arena.zeros(Mem::Workspace, name, Dtype::F32, shape);
-  std::ranges::copy(sheet.normals(name, x.size(), stream), x.data<float>());
-  return x;
-}
-
 std::string codes_of(const Tensor& x) {
   const auto* codes = static_cast<const uint8_t*>(x.ptr);
   return fmt::format("{}", fmt::join(std::vector<int>(codes, codes + x.size()), " "));
@@ -30,9 +24,10 @@ std::string codes_of(const Tensor& x) {
 
 // ---- casts --------------------------------------------------------------------------------------
 
-/// Numbers of all sizes that a format of 8 bits has, beside them, and between two codes.
+/// Numbers of all sizes that a format of 8 bits has, numbers beyond them, and numbers between two
+/// codes.
 Tensor numbers(const Sheet& sheet, Arena& arena, uint64_t stream) {
-  const Tensor x = drawn(sheet, arena, "numbers", {8, 12}, stream);
+  const Tensor x = sheet.drawn(arena, "numbers", {8, 12}, stream);
   float* values = x.data<float>();
   for (int64_t i = 0; i < x.size(); ++i) {
     values[i] = std::ldexp(values[i], static_cast<int>(i % 32) - 20);
@@ -45,7 +40,7 @@ void run_casts(Sheet& sheet, const char* name, Dtype dtype) {
   Arena arena;
   CountedKernels kernels;
   const Ctx& ctx = kernels.ctx();
-  // That of kernels/ref, which a student writes.
+  // The cast of kernels/ref, which the student writes.
   const auto cast = ref_kernels().cast;
   for (const float scale : {1.0f, 128.0f, 0x1p-4f}) {
     const std::string where = fmt::format("casts/{}, scale {}", name, scale);
@@ -64,7 +59,7 @@ void run_casts(Sheet& sheet, const char* name, Dtype dtype) {
     };
     cast(ctx, out, inp);
     rows("of FP32");
-    // Smaller ones, in 16 bits.
+    // Smaller numbers, in 16 bits.
     const Tensor narrow = arena.zeros(Mem::Workspace, "narrow", Dtype::BF16, inp.shape);
     ctx.kernels->cast(ctx, narrow, inp);
     ctx.kernels->scale(ctx, narrow, 0.25f);
@@ -123,15 +118,15 @@ constexpr size_t kLayers = 2;
 
 struct Model {
   Model(const Sheet& sheet, bool on) : fp8(arena, gpt, kB, kLayers, on) {
-    ctx.kernels->cast(ctx, params, drawn(sheet, arena, "weights", params.shape));
+    ctx.kernels->cast(ctx, params, sheet.drawn(arena, "weights", params.shape));
     fp8.attach(w);
   }
-  /// What products of a step would make codes of.
+  /// Makes codes of all that the products of a step read.
   void encode_all(const Sheet& sheet, uint64_t stream, float size) {
     for (size_t l = 0; l < kLayers; ++l)
       for (const Fp8Codes* part : {&fp8.attn(l), &fp8.mlp(l)})
         for (const Tensor& codes : {part->inp, part->mid, part->dmid, part->dproduct}) {
-          const Tensor x = drawn(sheet, arena, "activations", codes.shape, ++stream);
+          const Tensor x = sheet.drawn(arena, "activations", codes.shape, ++stream);
           ctx.kernels->scale(ctx, x, size);
           ctx.kernels->cast(ctx, codes, x);
         }
@@ -187,7 +182,7 @@ void run_bad_steps(Sheet& sheet) {
     };
     sheet.text(where + "of a good step", said(""));
     sheet.text(where + "of a bad step", said("the loss is NaN"));
-    const Tensor losses = drawn(sheet, m.arena, "losses", {kB});
+    const Tensor losses = sheet.drawn(m.arena, "losses", {kB});
     m.fp8.judge_losses(m.ctx, losses);
     sheet.text(where + "losses", std::isnan(*losses.data<float>()) ? "NaN" : "as they were");
   }
@@ -204,8 +199,8 @@ void run_parts(Sheet& sheet, bool on) {
   const AttnTensors g = m.layout.view(flat).blocks[1].attn, &p = m.w.blocks[1].attn;
   const BlockActs& s = acts.blocks[1];
   const Fp8Codes& codes = m.fp8.attn(1);
-  m.ctx.kernels->cast(m.ctx, s.norm1, drawn(sheet, m.arena, "norm", s.norm1.shape));
-  m.ctx.kernels->cast(m.ctx, d.stream, drawn(sheet, m.arena, "stream", d.stream.shape));
+  m.ctx.kernels->cast(m.ctx, s.norm1, sheet.drawn(m.arena, "norm", s.norm1.shape));
+  m.ctx.kernels->cast(m.ctx, d.stream, sheet.drawn(m.arena, "stream", d.stream.shape));
   const std::string how = fmt::format("parts/{} codes: ", on ? "with" : "without");
 
   const int64_t before = CountedKernels::calls();
@@ -221,10 +216,12 @@ void run_parts(Sheet& sheet, bool on) {
   sheet.bits(how + "gradient of qkv's bias", g.qkv.b);
   sheet.bits(how + "gradient of proj's weights", g.proj_w);
   if (!on) return;
-  // Without the idea each product makes codes of what it reads, but for weights.
+  // Without the idea each product makes codes of what it reads, except of weights.
   sheet.without_idea("again", 8);
   sheet.count("again", CountedKernels::calls() - before);
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const auto& [name, dtype] : {std::pair{"E4M3", Dtype::E4M3},
@@ -240,7 +237,4 @@ void cases(Sheet& sheet) {
     sheet.run(on ? "attention, fp8" : "attention, bf16", [&] { run_parts(sheet, on); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -42,7 +42,7 @@ Options options_of(const Sheet& sheet, const Case& c) {
   return o;
 }
 
-/// But for the scratch memory of kernels.
+/// Without the scratch memory of kernels.
 int64_t held(const Options& o) {
   const Layout layout(o);
   const Memory m{o, layout};
@@ -53,16 +53,16 @@ void run_head(Sheet& sheet, const Case& c) {
   const Options o = options_of(sheet, c);
   const Layout layout(o);
   Memory m{o, layout};
-  std::ranges::copy(sheet.normals("weights", layout.params.size()), m.weights.master.data<float>());
+  sheet.draw(m.weights.master, "weights");
   const Random random(sheet.seed(), "targets");
   for (int64_t i = 0; i < m.batch.targets.size(); ++i)
     m.batch.targets.data<int32_t>()[i] =
         static_cast<int32_t>(random.below(static_cast<uint64_t>(layout.gpt.vocab), i));
 
-  // As train_step() does it.
+  // The same as in train_step().
   for (int64_t k = 0; k < layout.GA; ++k) {
     const int64_t first = k * layout.micro;
-    std::ranges::copy(sheet.normals("inputs", m.acts.norm.size(), k), m.acts.norm.data<float>());
+    sheet.draw(m.acts.norm, "inputs", k);
     m.grads.begin(k);
     head(m, m.grads.view(), m.acts, m.dacts, m.losses.slice(first, layout.micro),
          m.batch.targets.slice(first, layout.micro), layout.gpt.vocab, 0.01f, m.grads.into());
@@ -74,11 +74,13 @@ void run_head(Sheet& sheet, const Case& c) {
 
   sheet.without_idea("held", held(options_of(sheet, {c.batch, c.micro, 0})));
   sheet.count("held", held(o));
-  // A third of the products makes logits. Without the idea they are made for the losses, and again
-  // for the gradient.
+  // A third of the products makes logits. Without the idea logits are made for the losses, and once
+  // more for the gradient.
   sheet.without_idea("flops", m.flops.all / 3 * 4);
   sheet.count("flops", m.flops.all);
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   sheet.run("--head-chunk", [&] { run_sizes(sheet); });
@@ -88,7 +90,4 @@ void cases(Sheet& sheet) {
               [&] { run_head(sheet, c); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -76,7 +76,7 @@ Tensor drawn(const Sheet& sheet, Arena& arena, Dtype dtype, Shape shape, uint64_
   CountedKernels kernels;
   const Tensor x = arena.zeros(Mem::Workspace, "drawn", Dtype::F32, shape),
                out = arena.zeros(Mem::Workspace, "lab", dtype, shape);
-  std::ranges::copy(sheet.normals("inputs", x.size(), stream), x.data<float>());
+  sheet.draw(x, "inputs", stream);
   kernels.ctx().kernels->cast(kernels.ctx(), out, x);
   return out;
 }
@@ -250,6 +250,8 @@ void run_formulas(Sheet& sheet) {
                fmt::format("{}", OffloadOptions{what}.left(bytes).total()));
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   sheet.run("policies", [&] { run_needed(sheet); });
   sheet.run("a file of FP32", [&] { run_file(sheet, "FP32", Dtype::F32); });
@@ -263,7 +265,4 @@ void cases(Sheet& sheet) {
   sheet.run("formulas", [&] { run_formulas(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -11,14 +10,11 @@
 
 #include "chapters/20_context_parallel/ring.h"
 #include "common/comm/elements.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
 #include "labs/20_context_parallel/ring_meetings.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
-
-constexpr std::chrono::seconds kPatience{5};
 
 struct Case {
   GptConfig gpt;
@@ -26,7 +22,7 @@ struct Case {
   Wire wire;
 };
 
-/// Of one rank.
+/// What one rank has found.
 struct Found {
   std::vector<float> att, lse, dqkv;
   int64_t room = 0, sent = 0;
@@ -83,22 +79,15 @@ Tensor own_rows(const Sheet& sheet, Arena& arena, const OwnTokens& own, const ch
                 part.data<float>() + own.rows(i).begin * N);
   return part;
 }
-std::vector<float> numbers(const Tensor& x) {
-  return {x.data<float>(), x.data<float>() + x.size()};
-}
 
 void attend(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, Found& found) {
   RingMeetings meetings(seen, c.wire);
   MeetingComm comm(threads, [&](Operation, const std::function<void()>& transfer) {
     meetings.transfer(transfer);
   });
-  RunOptions run;
-  run.ranks = c.cp;
-  run.threads = 1;
-  Arena arena;
   const Kernels table = kernels_that_meet();
-  Ctx ctx = make_ctx(run, arena, nullptr,
-                     {.comm = &comm, .token_chunks = kTokenChunks / static_cast<int64_t>(c.cp)});
+  OneRank rank(comm, {.token_chunks = kTokenChunks / static_cast<int64_t>(c.cp)});
+  auto& [run, arena, ctx] = rank;
   ctx.kernels = &table;
   const OwnTokens own{c.gpt.seq_len, c.cp, comm.rank(), TokenOrder::Zigzag};
   const int64_t before = arena.current()[Mem::Workspace];
@@ -127,29 +116,25 @@ void attend(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, F
 }
 
 void run_ring(Sheet& sheet, const Case& c, SeenOfAll& seen) {
-  std::vector<Found> found(static_cast<size_t>(c.cp));
-  run_threads(
-      c.cp,
-      [&](Comm& comm) { attend(sheet, c, comm, seen, found[static_cast<size_t>(comm.rank())]); },
-      kPatience);
-  int64_t sent = 0, room = 0;
+  const auto found =
+      on_ranks<Found>(c.cp, [&](Comm& comm, Found& mine) { attend(sheet, c, comm, seen, mine); });
   for (size_t r = 0; r < found.size(); ++r) {
     sheet.bits(fmt::format("forward/rank {}: att", r), found[r].att);
     sheet.bits(fmt::format("forward/rank {}: lse", r), found[r].lse);
     sheet.bits(fmt::format("backward/rank {}", r), found[r].dqkv);
-    sent += found[r].sent;
-    room = std::max(room, found[r].room);
   }
   const ContextShape s({c.gpt.seq_len, c.cp, 0, TokenOrder::Zigzag}, c.gpt, Dtype::F32);
   const int64_t t = s.own.size(), keys = 4 * t * s.kv();
   // A softmax for each run and a gradient for each rank; nothing is joined before all is there.
   sheet.without_idea("room",
                      4 * t * s.q() + 2 * c.cp * 4 * t * (s.q() + 2 * s.NH) + (4 + c.cp) * keys);
-  sheet.count("room", room);
+  sheet.count("room", most_of(found, &Found::room));
   // Keys and gradients go around with each other, back to their owner.
   sheet.without_idea("sent", c.cp * 3 * c.cp * keys);
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const TokenOrder order : {TokenOrder::Zigzag, TokenOrder::Contiguous})
@@ -183,7 +168,4 @@ void cases(Sheet& sheet) {
   });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -2,17 +2,13 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "common/run/backend.h"
-#include "kernels/kernels.h"
 #include "labs/meetings.h"
 
 namespace ladder::lab {
@@ -46,14 +42,13 @@ inline std::vector<Hidden> messages_of_backward(int64_t cp) {
   return all;
 }
 
-/// Lets each message of one rank and the step that should hide it wait for each other. If the one
-/// does not come, the other goes on after a while, and knows what is wrong. A step is two pieces of
-/// attention.
-class RingMeetings {
+/// Lets each message of one rank and the step that should hide it wait for each other. A step is
+/// two pieces of attention.
+class RingMeetings : MeetingPlace {
  public:
-  RingMeetings(SeenOfAll& seen, Wire wire) : seen_(seen), wire_(wire) {}
+  RingMeetings(SeenOfAll& seen, Wire wire) : MeetingPlace(seen, wire) {}
 
-  /// The student's code is called, and sends these.
+  /// To be called before the student's code, which sends these messages.
   void begin(std::vector<Hidden> messages) {
     const std::lock_guard lock(mutex_);
     messages_ = std::move(messages);
@@ -61,39 +56,36 @@ class RingMeetings {
     released_.assign(messages_.size(), false);
   }
 
-  /// A message of the thread that communicates.
+  /// Sends a message on the thread that communicates.
   void transfer(const std::function<void()>& body) {
     std::unique_lock lock(mutex_);
     const size_t n = begun_++;
     changed_.notify_all();
     if (n < messages_.size() && messages_[n].step != kNoStep)
       wait(lock, messages_[n].what, "waited for before its product", [&] { return released_[n]; });
-    lock.unlock();
-    if (wire_ == Wire::Slow) std::this_thread::sleep_for(kOnWire);
-    body();
-    lock.lock();
+    travel(lock, body);
     ++ended_;
     changed_.notify_all();
   }
 
-  /// A piece of attention of the rank's own thread.
+  /// Computes a piece of attention on the rank's own thread.
   void piece(const std::function<void()>& kernel) {
     std::unique_lock lock(mutex_);
     const int64_t step = pieces_ / 2;
     const bool first = pieces_++ % 2 == 0;
-    if (first && wire_ == Wire::Fast) meet(lock, step, ended_);
+    if (first && !is_slow()) meet(lock, step, ended_);
     lock.unlock();
     kernel();
     lock.lock();
-    if (!first && wire_ == Wire::Slow) meet(lock, step, begun_);
+    if (!first && is_slow()) meet(lock, step, begun_);
   }
 
  private:
-  /// Waits until `count` of messages includes those that hide behind this step, and lets them go.
+  /// Waits until `count` includes the messages that hide behind this step, and lets them go.
   void meet(std::unique_lock<std::mutex>& lock, int64_t step, const size_t& count) {
     for (size_t n = 0; n < messages_.size(); ++n) {
       if (messages_[n].step != step) continue;
-      if (wire_ == Wire::Fast) release(n);
+      if (!is_slow()) release(n);
       wait(lock, messages_[n].what, "not started before its product", [&] { return count > n; });
       release(n);
     }
@@ -103,41 +95,20 @@ class RingMeetings {
     changed_.notify_all();
   }
 
-  template <class Met>
-  void wait(std::unique_lock<std::mutex>& lock, Message what, const char* otherwise, Met&& met) {
-    Seen& seen = seen_[static_cast<size_t>(what)];
-    if (seen.wrong) return;
-    const char* none = nullptr;
-    if (changed_.wait_for(lock, kHeld, met))
-      seen.met = true;
-    else
-      seen.wrong.compare_exchange_strong(none, otherwise);
-  }
-
-  SeenOfAll& seen_;
-  Wire wire_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<Hidden> messages_;
   std::vector<bool> released_;
   size_t begun_ = 0, ended_ = 0;
   int64_t pieces_ = 0;
 };
 
-/// Where pieces of this thread meet messages; null: they do not.
+/// Where pieces of attention of this thread meet messages. Null: they meet none.
 inline thread_local RingMeetings* here = nullptr;
 
-template <auto kKernel, class... More>
-void let_meet(void (*&entry)(const Ctx&, Tensor, More...)) {
-  entry = [](const Ctx& ctx, Tensor out, More... more) {
-    const auto kernel = [&] { (kernels_of("cpu").*kKernel)(ctx, out, more...); };
-    here ? here->piece(kernel) : kernel();
-  };
-}
+inline void as_piece(const std::function<void()>& kernel) { here ? here->piece(kernel) : kernel(); }
 inline Kernels kernels_that_meet() {
   Kernels table = kernels_of("cpu");
-  let_meet<&Kernels::attention_piece_forward>(table.attention_piece_forward);
-  let_meet<&Kernels::attention_piece_backward>(table.attention_piece_backward);
+  let_meet<&Kernels::attention_piece_forward, as_piece>(table.attention_piece_forward);
+  let_meet<&Kernels::attention_piece_backward, as_piece>(table.attention_piece_backward);
   return table;
 }
 

@@ -24,7 +24,7 @@ namespace {
 Tensor alloc(Arena& arena, Dtype dtype, Shape shape) {
   return arena.zeros(Mem::Workspace, "lab", dtype, shape);
 }
-/// What a function must write itself: what was there before are NaNs.
+/// Memory full of NaNs: a function must write all of it itself.
 Tensor unwritten(Arena& arena, Dtype dtype, Shape shape) {
   const Tensor x = alloc(arena, dtype, shape);
   std::memset(x.ptr, 0xff, static_cast<size_t>(x.bytes()));
@@ -38,18 +38,10 @@ Tensor drawn_choices(const Sheet& sheet, Arena& arena, const ChoiceSizes& s, boo
     if (int32_t& e = expert.data<int32_t>()[i]; e % 3 == 1) e = kElsewhere;
   return expert;
 }
-Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, Shape shape, uint64_t stream = 0) {
-  const Tensor x = alloc(arena, Dtype::F32, shape);
-  std::ranges::copy(sheet.normals(name, x.size(), stream), x.data<float>());
-  return x;
-}
-std::vector<float> integers(const Tensor& x, int64_t n) {
-  return {x.data<int32_t>(), x.data<int32_t>() + n};
-}
 
 // ---- choices and rows ---------------------------------------------------------------------------
 
-/// Choices of tokens whose scores are few different numbers, so that many are equal.
+/// Choices of tokens whose scores take few different values, so that many are equal.
 void run_choices(Sheet& sheet, const char* what, int64_t E, int64_t k) {
   const Random random(sheet.seed(), what);
   const std::string which = what;
@@ -74,7 +66,7 @@ void run_choices(Sheet& sheet, const char* what, int64_t E, int64_t k) {
 void run_rows(Sheet& sheet, const ChoiceSizes& s, int64_t capacity, bool elsewhere) {
   Arena arena;
   const Tensor expert = drawn_choices(sheet, arena, s, elsewhere);
-  // Each with a number behind it that is not its own; and what was there before.
+  // Behind each array stands one number more, which must not change. All numbers are 5 at first.
   const auto memory = [&](int64_t n) {
     const Tensor x = alloc(arena, Dtype::I32, {n + 1});
     std::fill_n(x.data<int32_t>(), x.size(), 5);
@@ -119,7 +111,7 @@ void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule) {
   sheet.bits("router/sums: losses", rounded(losses));
 }
 
-/// Of scores, choices and loads that are right whatever the forward pass gives.
+/// The gradient from scores, choices and loads that do not come from the student's forward pass.
 void run_gradient(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule, float balance,
                   float z) {
   Arena arena;
@@ -165,12 +157,9 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
   config.experts = {.count = s.E, .chosen = s.k};
   const ExpertSizes sizes(config, s.B);
   const ExpertLayers layers(arena, sizes, {});
-  const auto weights = [&](const char* name, Shape shape) {
-    return drawn(sheet, arena, name, shape);
-  };
   const ExpertTensors w{.router = {},
-                        .fc = weights("fc", {s.E, 2 * sizes.F, sizes.C}),
-                        .proj_w = weights("proj", {s.E, sizes.C, sizes.F})};
+                        .fc = sheet.drawn(arena, "fc", {s.E, 2 * sizes.F, sizes.C}),
+                        .proj_w = sheet.drawn(arena, "proj", {s.E, sizes.C, sizes.F})};
   const ExpertTensors dw{.router = {},
                          .fc = unwritten(arena, Dtype::F32, w.fc.shape),
                          .proj_w = unwritten(arena, Dtype::F32, w.proj_w.shape)};
@@ -179,9 +168,9 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
                dinp = unwritten(arena, Dtype::F32, tokens);
   for (uint64_t micro = 0; micro < 2; ++micro) {
     const Choices chosen{.expert = drawn_choices(sheet, arena, s, /*elsewhere=*/false),
-                         .weight = drawn(sheet, arena, "weight", choices, micro),
+                         .weight = sheet.drawn(arena, "weight", choices, micro),
                          .dweight = unwritten(arena, Dtype::F32, choices)};
-    const Tensor inp = drawn(sheet, arena, "inp", tokens, micro);
+    const Tensor inp = sheet.drawn(arena, "inp", tokens, micro);
     const ExpertActs acts = layers.acts(0, chosen);
     dispatch_forward(ctx, acts, inp, capacity);
     experts_forward(ctx, acts, w);
@@ -190,7 +179,7 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
     // Another block has used the memory that blocks share.
     for (const Tensor& x : {acts.inp, acts.drows, acts.dfc, acts.dact})
       std::fill_n(x.data<float>(), x.size(), std::numeric_limits<float>::quiet_NaN());
-    combine_backward(ctx, acts, drawn(sheet, arena, "dout", tokens, micro));
+    combine_backward(ctx, acts, sheet.drawn(arena, "dout", tokens, micro));
     experts_backward(ctx, dw, acts, inp, w, micro == 0 ? Into::Write : Into::Add);
     dispatch_backward(ctx, dinp, acts);
     sheet.bits(fmt::format("expert/micro-batch {}: dinp", micro), dinp);
@@ -198,7 +187,8 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
     sheet.bits(fmt::format("expert/micro-batch {}: dproj", micro), dw.proj_w);
   }
   if (capacity == 0) return;
-  // As many rows as there is memory for. Two gathers of C, two SwiGLUs: F and 2F.
+  // Without the idea all rows that there is memory for are passed over: two gathers of C, and two
+  // SwiGLUs of F and 2F.
   sheet.without_idea("work", 2 * sizes.M * (2 * sizes.C + 3 * sizes.F));
   sheet.count("work", kernels.elements());
 }
@@ -239,6 +229,8 @@ void run_bias(Sheet& sheet, const ChoiceSizes& s) {
     sheet.bits(fmt::format("bias/block {}: rate 0, before the first load", l), never_moves.bias(l));
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   const auto E = sheet.pick<int64_t>("experts", {5, 7, 8}),
              k = sheet.pick<int64_t>("taken", {3, 4});
@@ -267,7 +259,4 @@ void cases(Sheet& sheet) {
   sheet.run("biases of two blocks", [&] { run_bias(sheet, s); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -2,7 +2,6 @@
 #include "labs/check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -10,46 +9,22 @@
 #include <vector>
 
 #include "chapters/22_expert_parallel/exchange.h"
-#include "common/comm/run_ranks.h"
 #include "common/random.h"
-#include "common/run/backend.h"
 #include "labs/expert_choices.h"
 #include "labs/meetings.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
-
-RunOptions options(int ranks) {
-  RunOptions run;
-  run.ranks = ranks;
-  run.threads = 1;
-  run.quiet = true;
-  return run;
-}
-std::vector<float> integers(const Tensor& x, int64_t n) {
-  return {x.data<int32_t>(), x.data<int32_t>() + n};
-}
-std::vector<float> numbers(const Tensor& x) {
-  if (x.dtype == Dtype::F32) return {x.data<float>(), x.data<float>() + x.size()};
-  std::vector<float> wide(static_cast<size_t>(x.size()));
-  std::transform(x.data<Bf16>(), x.data<Bf16>() + x.size(), wide.begin(), value_of<Bf16>);
-  return wide;
-}
 /// Different numbers on each rank.
 void fill(const Sheet& sheet, const Tensor& x, const char* name, int rank) {
-  std::ranges::copy(sheet.normals(name, x.size(), static_cast<uint64_t>(rank) + 1),
-                    x.data<float>());
+  sheet.draw(x, name, static_cast<uint64_t>(rank) + 1);
 }
 
-/// What one rank has found, by gate and place.
-struct Row {
-  std::string place;
-  std::vector<float> numbers;
-};
+/// What one rank has found.
 struct Found {
-  std::vector<Row> rows;
+  std::vector<Row> rows;             ///< their places begin with gates
   int64_t sent = 0, of_experts = 0;  ///< bytes; choices of experts on other ranks
   std::string predicted;
 
@@ -59,10 +34,8 @@ struct Found {
 };
 
 template <class Body>
-std::vector<Found> on_ranks(Sheet& sheet, int ranks, Body&& body) {
-  std::vector<Found> found(static_cast<size_t>(ranks));
-  run_threads(
-      ranks, [&](Comm& comm) { body(comm, found[static_cast<size_t>(comm.rank())]); }, kPatience);
+std::vector<Found> rows_of(Sheet& sheet, int ranks, Body&& body) {
+  std::vector<Found> found = on_ranks<Found>(ranks, body);
   for (const Found& f : found)
     for (const Row& row : f.rows) sheet.bits(row.place, row.numbers);
   return found;
@@ -85,7 +58,7 @@ std::vector<int32_t> begins(const std::vector<int32_t>& counts) {
 class Watched : public MeetingComm {
  public:
   explicit Watched(Comm& comm)
-      : MeetingComm(comm, [](Operation, const auto& transfer) { transfer(); }), comm_(comm) {}
+      : MeetingComm(comm, [](Operation, const auto& transfer) { transfer(); }) {}
   int64_t most() const { return most_; }
 
  private:
@@ -107,7 +80,6 @@ class Watched : public MeetingComm {
   Pending do_isend(Tensor data, int to) override { return watch(comm_.isend(data, to)); }
   Pending do_irecv(Tensor data, int from) override { return watch(comm_.irecv(data, from)); }
 
-  Comm& comm_;
   int64_t now_ = 0, most_ = 0;
 };
 
@@ -124,7 +96,7 @@ void send_rows(const Sheet& sheet, Comm& comm, Found& found) {
 
   Arena arena;
   const int64_t N = sheet.pick<int64_t>("columns", {3, 4});
-  // Memory is for the worst case, and more than what comes.
+  // Memory is for the worst case: more than what comes.
   const auto memory = [&](const char* name) {
     return arena.zeros(Mem::Comm, name, Dtype::F32, {5 * comm.size(), N});
   };
@@ -156,10 +128,9 @@ struct Case {
 };
 
 void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
-  const RunOptions run = options(c.ranks);
+  OneRank me(world);
+  auto& [run, arena, ctx] = me;
   const int rank = world.rank();
-  Arena arena;
-  Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
   const ExchangeShape s(c.gpt, c.B, c.ep, c.capacity, c.dtype);
   Exchange exchange(arena, world, s, {});
   RunLog log(run, {.chapter = "22_expert_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
@@ -207,9 +178,9 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   exchange.report(log, world);
   found.predicted = log.extra()["expert_parallel"]["sent"]["predicted"].dump();
   found.sent = log.extra()["expert_parallel"]["sent"]["measured"].get<int64_t>();
-  const int64_t me = rank % c.ep;
+  const int64_t owner = rank % c.ep;
   for (int64_t i = 0; i < own.expert.size(); ++i)
-    found.of_experts += own.expert.data<int32_t>()[i] / s.own.E != me;
+    found.of_experts += own.expert.data<int32_t>()[i] / s.own.E != owner;
   if (is_narrow(c.dtype)) return;
 
   // A validation: one sequence, in memory that has the choices of more.
@@ -233,23 +204,25 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
 /// @param predicted gets what the report of each rank predicts
 void run_exchange(Sheet& sheet, const Case& c, std::vector<std::string>& predicted) {
   const std::vector<Found> found =
-      on_ranks(sheet, c.ranks, [&](Comm& world, Found& f) { travel(sheet, c, world, f); });
+      rows_of(sheet, c.ranks, [&](Comm& world, Found& f) { travel(sheet, c, world, f); });
   const int64_t k = c.gpt.experts.chosen;
-  // A row for each expert on another rank: choices, weights, the token and the output.
-  int64_t sent = 0, each = c.ranks * 4 * (c.ep - 1);
+  // Without the idea a row travels for each expert on another rank: choices, weights, the token and
+  // the output.
+  int64_t each = c.ranks * 4 * (c.ep - 1);
   for (size_t r = 0; r < found.size(); ++r) {
     predicted.push_back(found[r].predicted);
-    sent += found[r].sent;
     each += found[r].of_experts * (4 * (1 + 2 * k) + (size_of(c.dtype) + 4) * c.gpt.channels);
   }
   sheet.without_idea("sent", each);
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
+
+}  // namespace
 
 void cases(Sheet& sheet) {
   for (const int ranks : {2, 4})
     sheet.run(fmt::format("unequal parts of {} ranks", ranks), [&] {
-      on_ranks(sheet, ranks, [&](Comm& comm, Found& f) { send_rows(sheet, comm, f); });
+      rows_of(sheet, ranks, [&](Comm& comm, Found& f) { send_rows(sheet, comm, f); });
     });
   GptConfig gpt = preset("moe-nano");
   gpt.layers = 1;
@@ -265,7 +238,7 @@ void cases(Sheet& sheet) {
   for (const Case& c : all) {
     std::vector<std::string> predicted;
     sheet.run(c.name(), [&] { run_exchange(sheet, c, predicted); });
-    // A case of its own: bytes count without it.
+    // A separate case: where the report is wrong, the bytes still count.
     sheet.run(c.name() + ", the report", [&] {
       for (size_t r = 0; r < predicted.size(); ++r)
         sheet.text(fmt::format("formula/rank {}", r), predicted[r]);
@@ -273,7 +246,4 @@ void cases(Sheet& sheet) {
   }
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -25,7 +25,7 @@ Job make_job(const std::string& model, const std::string& precision, int64_t gpu
   return job;
 }
 
-/// A category of memory a row; a layout is right as a whole.
+/// Writes a row for each category of memory. A layout is right as a whole or wrong.
 void write_bytes(Sheet& sheet, const std::string& gate, const std::function<MemoryBytes()>& make) {
   std::istringstream words(
       sheet.returned("bytes", [&] { return fmt::format("{}", fmt::join(make().bytes, " ")); }));
@@ -69,7 +69,7 @@ void run_buffers(Sheet& sheet) {
     }
 }
 
-/// One run of chapters 06 to 10, 16, 21 and 30: its name is how the chapter is asked for it.
+/// One run of chapters 06 to 10, 16, 21 and 30. The name of the case is the command that runs it.
 void run_counted(Sheet& sheet, const Job& job, const PlanLayout& l) {
   const std::string name = fmt::format(
       "ch{} --model {} --batch {} --precision {} --ranks {} --micro-batch {} "
@@ -141,7 +141,7 @@ void run_data(Sheet& sheet) {
     }
 }
 
-/// Drawn plans one after the other: which of them are taken, and what is left.
+/// Offers drawn plans one after the other: which of them are taken, and which are left at the end.
 void run_ranking(Sheet& sheet, size_t fastest, bool front) {
   sheet.run(fmt::format("{} fastest{}", fastest, front ? ", and the front" : ""), [&] {
     const std::string words = sheet.returned("plans", [&] {
@@ -186,7 +186,8 @@ PlanLayout layout_of(const std::string& text) {
   return l;
 }
 
-/// A layout that always fits is given: all sharded, all computed again.
+/// The figure to beat is that of a layout that always fits: everything sharded, everything
+/// recomputed.
 void run_beat(Sheet& sheet, const std::string& model, int64_t gpus, double memory) {
   Job job = make_job(model, "bf16", gpus, 4 * gpus);
   const Device device = make_device(memory);
@@ -209,6 +210,8 @@ void run_beat(Sheet& sheet, const std::string& model, int64_t gpus, double memor
   });
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   run_states(sheet);
   run_buffers(sheet);
@@ -221,7 +224,4 @@ void cases(Sheet& sheet) {
   run_beat(sheet, "llama2-7b", 16, sheet.pick<double>("large", {20, 24}));
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,4 +1,4 @@
-// Small corpora and pieces that have all of it: ties, "aaa", counts over 32 bits, pieces of
+// Small corpora and pieces with all that is hard: ties, "aaa", counts over 32 bits, pieces of
 // thousands of bytes. Merges, pieces and ids are compared; comparisons of pairs and lookups of
 // merges are counted.
 #include "labs/check.h"
@@ -144,7 +144,7 @@ void run_pieces(Sheet& sheet, bool is_long) {
   Draw draw(sheet, is_long ? "long" : "short");
   const Counted merges(kMerges);
   for (int i = 0; i < (is_long ? 4 : 60); ++i) {
-    // The last is all one letter.
+    // The last piece is one letter, many times.
     const std::string bytes =
         is_long ? i == 3 ? std::string(1500, 'a') : draw.word("aabc", 1) + draw.word("aabc", 1500)
                 : draw.word("aabc", 30);
@@ -168,6 +168,8 @@ void run_lookups(Sheet& sheet) {
   sheet.count("lookups", merges.asked);
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   for (const Ties ties : {Ties::Hf, Ties::Bytes, Ties::Cs336})
     sheet.run(fmt::format("pairs, {}", to_string(ties)), [&] { run_ties(sheet, ties); });
@@ -182,7 +184,4 @@ void cases(Sheet& sheet) {
   sheet.run("a piece of 1500 bytes", [&] { run_lookups(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

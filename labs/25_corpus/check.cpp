@@ -73,7 +73,7 @@ void run_bands(Sheet& sheet) {
   }
 }
 
-/// Which document is the least of each document's component.
+/// For each document the least document of its component.
 std::string least_of(Components& components, size_t size) {
   std::vector<uint64_t> least(size, size), of;
   for (uint64_t i = size; i-- > 0;) least[components.find(i)] = i;
@@ -99,7 +99,7 @@ void run_components(Sheet& sheet) {
   }
 }
 
-/// Chains and a star, joined from the end that is the worst: without ideas trees are lists.
+/// Chains and a star, joined in the worst order: without the two ideas the trees become lists.
 void run_steps(Sheet& sheet) {
   constexpr uint64_t kSize = 3000;
   Components components(kSize);
@@ -112,6 +112,8 @@ void run_steps(Sheet& sheet) {
   sheet.count("steps", components.steps());
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   sheet.run("curve", [&] { run_curve(sheet); });
   sheet.run("shingles", [&] { run_shingles(sheet); });
@@ -121,7 +123,4 @@ void cases(Sheet& sheet) {
   sheet.run("chains", [&] { run_steps(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

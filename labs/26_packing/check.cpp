@@ -85,7 +85,7 @@ void run_positions(Sheet& sheet) {
   sheet.text("positions/longest: it", fmt::format("{}", longest));
 }
 
-/// Documents of these letters, each on a line, in a file that goes away.
+/// A file of documents, one on a line. It is removed at the end.
 class Lines {
  public:
   explicit Lines(int64_t tokens) {
@@ -146,9 +146,7 @@ void run_mask(Sheet& sheet) {
   Arena arena;
   Ctx ctx = make_ctx(run, arena, nullptr, {});
   const auto drawn = [&](const char* name, const Shape& shape) {
-    const Tensor x = arena.alloc(Mem::Activation, name, Dtype::F32, shape);
-    std::ranges::copy(sheet.normals(name, x.size()), x.data<float>());
-    return x;
+    return sheet.drawn(arena, name, shape);
   };
   const Tensor qkv = drawn("qkv", {kBundles, kRow, 3 * C}),
                dout = drawn("dout", {kBundles, kRow, C}), out = drawn("out", {kBundles, kRow, C}),
@@ -185,6 +183,8 @@ void run_mask(Sheet& sheet) {
   sheet.count("pairs", pairs);
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   sheet.run("by lengths of documents", [&] { run_pieces(sheet); });
   sheet.run("by plan", [&] { run_plan(sheet); });
@@ -196,7 +196,4 @@ void cases(Sheet& sheet) {
   sheet.run("by mask", [&] { run_mask(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

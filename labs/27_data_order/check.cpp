@@ -92,7 +92,7 @@ void run_rows(Sheet& sheet, int64_t epochs) {
   }
 }
 
-/// All rows of a resume are right, or it is not. A file has its epochs' ends in them.
+/// A resume gets points only if all its rows are right. Epochs of a file end within them.
 void run_resumes(Sheet& sheet) {
   const Files files(sheet, 0);
   OrderPlace at = files.place(sheet.seed());
@@ -112,7 +112,7 @@ void run_resumes(Sheet& sheet) {
   }
 }
 
-/// Whether a place of these files takes that state.
+/// Whether a Place on these files accepts that state.
 std::string answer(const Files& files, const nlohmann::json& state) {
   try {
     files.place(1).set_state(state);
@@ -142,6 +142,8 @@ void run_refusals(Sheet& sheet) {
   sheet.text("refused/window", answer(other, state));
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{16}, int64_t{64},
                           sheet.pick<int64_t>("size", {21, 37, 50}), int64_t{300}})
@@ -157,7 +159,4 @@ void cases(Sheet& sheet) {
   sheet.run("refusals", [&] { run_refusals(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

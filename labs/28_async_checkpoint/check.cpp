@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the functions below have been asked for. They take the place of the C library's.
+/// Notes the calls of the functions below, which take the place of the C library's.
 struct Disk {
   std::mutex mutex;
   std::vector<std::string> done;   ///< "sync INODE", "rename LINK", "remove FILE"
@@ -31,7 +31,7 @@ struct Disk {
 };
 Disk disk;
 
-/// Whether it fails.
+/// Notes an operation. @return whether it fails
 bool note(const char* what, const std::string& path) {
   const std::scoped_lock lock(disk.mutex);
   disk.done.push_back(fmt::format("{} {}", what, path));
@@ -39,7 +39,7 @@ bool note(const char* what, const std::string& path) {
   return std::ssize(disk.done) - 1 == disk.fail_at;
 }
 
-/// Afterwards the disk is good, and has done nothing.
+/// Starts anew: the disk works, and has done nothing yet.
 void forget(int fail_at = -1) {
   const std::scoped_lock lock(disk.mutex);
   disk.done.clear();
@@ -81,7 +81,7 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
 namespace ladder::lab {
 namespace {
 
-/// A directory that goes away.
+/// A temporary directory, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -113,7 +113,7 @@ void commit(SaveDirectory& home, int64_t step) {
   generation.publish();
 }
 
-/// The step of the checkpoint; 0: none, or none that can be read.
+/// The step of the checkpoint; 0 if there is none that can be read.
 int64_t found(const fs::path& dir) {
   try {
     const auto manifest = Manifest::find(dir);
@@ -128,7 +128,7 @@ std::string sync_of(const fs::path& path) {
   return ::stat(path.c_str(), &file) == 0 ? "sync " + name_of(file) : "";
 }
 
-/// Where an operation is in disk.done from `from` on; past its end if nowhere.
+/// The place of an operation in disk.done, from `from` on; past its end if it is not there.
 int64_t when(const std::string& operation, int64_t from = 0) {
   const auto begin = disk.done.begin() + std::min<int64_t>(from, std::ssize(disk.done));
   return std::find(begin, disk.done.end(), operation) - disk.done.begin();
@@ -314,6 +314,8 @@ void run_full(Sheet& sheet) {
   sheet.text("votes/a full disk ends the run early", ended < 90 ? "yes" : "no");
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   for (const int64_t keep : {int64_t{1}, sheet.pick<int64_t>("keep", {2, 3})})
     sheet.run(fmt::format("--keep {}", keep), [&] { run_commits(sheet, keep); });
@@ -331,7 +333,4 @@ void cases(Sheet& sheet) {
   run("a full disk", run_full);
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

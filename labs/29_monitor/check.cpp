@@ -2,7 +2,6 @@
 // with planted spikes, for the detector. Nothing is trained.
 #include "labs/check.h"
 
-#include <chrono>
 #include <deque>
 #include <set>
 #include <string>
@@ -11,14 +10,11 @@
 #include "chapters/29_monitor/detectors.h"
 #include "chapters/29_monitor/event_file.h"
 #include "chapters/29_monitor/watch.h"
-#include "common/comm/run_ranks.h"
 #include "common/model/measure.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
-
-constexpr std::chrono::seconds kPatience{5};
 
 std::string drawn(const Sheet& sheet, std::string_view name, uint64_t n) {
   const Random random(sheet.seed(), name);
@@ -33,7 +29,7 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-/// What a function returns, or that it throws.
+/// What a call returns, or "out of range" if it throws that.
 template <class Call>
 std::string said(Call&& call) {
   try {
@@ -94,16 +90,11 @@ void run_torn(Sheet& sheet) {
     ask(fmt::format("length: {}", n), a + with_length(b, n, true));
 }
 
-struct Seen {
-  std::vector<std::string> facts;
-};
+using Facts = std::vector<std::string>;
 
-void work(const Sheet& sheet, const GptConfig& gpt, Comm& world, Seen& seen) {
-  RunOptions run;
-  run.ranks = world.size();
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
+void work(const Sheet& sheet, const GptConfig& gpt, Comm& world, Facts& facts) {
+  OneRank rank(world);
+  auto& [run, arena, ctx] = rank;
   const ParamLayout params(gpt, world.size()), shard = params.shard(world.rank());
   const auto buffer = [&](const char* name) {
     const Tensor all = arena.zeros(Mem::Grad, name, Dtype::F32, {shard.size()});
@@ -125,30 +116,23 @@ void work(const Sheet& sheet, const GptConfig& gpt, Comm& world, Seen& seen) {
   watch.finish(ctx, world, grad_norm(ctx, grads, shard, limbs, &world));
   const TensorSums& sums = *watch.seen();
   for (int64_t s = 0; s < sums.sections(); ++s)
-    seen.facts.push_back(fmt::format("section {}: {:a} {:a}", s, sums.section(s, Of::Gradient),
-                                     sums.section(s, Of::Update)));
+    facts.push_back(fmt::format("section {}: {:a} {:a}", s, sums.section(s, Of::Gradient),
+                                sums.section(s, Of::Update)));
   for (int64_t i = 0; i < sums.tensors(); ++i) {
     const TensorFacts f = sums.facts(i);
-    seen.facts.push_back(fmt::format("{}: {:a} {:a} {:a}, largest {:a}, zeros {:a}", f.name,
-                                     f.gradient, f.weight, f.update, f.largest, f.zeros));
+    facts.push_back(fmt::format("{}: {:a} {:a} {:a}, largest {:a}, zeros {:a}", f.name, f.gradient,
+                                f.weight, f.update, f.largest, f.zeros));
   }
 }
 
 void run_tensors(Sheet& sheet, int ranks) {
-  const GptConfig gpt{.name = "lab",
-                      .layers = 1,
-                      .heads = 1,
-                      .channels = sheet.pick<int64_t>("channels", {16, 24}),
-                      .seq_len = 4,
-                      .positions = sheet.pick<int64_t>("positions", {9, 13}),
-                      .vocab = 11,
-                      .padded_vocab = 16};
-  std::vector<Seen> seen(static_cast<size_t>(ranks));
-  run_threads(
-      ranks, [&](Comm& world) { work(sheet, gpt, world, seen[static_cast<size_t>(world.rank())]); },
-      kPatience);
-  for (int r = 0; r < ranks; ++r)
-    for (const std::string& fact : seen[static_cast<size_t>(r)].facts)
+  GptConfig gpt = small_gpt();
+  gpt.channels = sheet.pick<int64_t>("channels", {16, 24});
+  gpt.positions = sheet.pick<int64_t>("positions", {9, 13});
+  const auto seen =
+      on_ranks<Facts>(ranks, [&](Comm& world, Facts& facts) { work(sheet, gpt, world, facts); });
+  for (size_t r = 0; r < seen.size(); ++r)
+    for (const std::string& fact : seen[r])
       sheet.text(
           fmt::format("tensors/{} ranks: rank {}, {}", ranks, r, fact.substr(0, fact.find(':'))),
           fact);
@@ -160,7 +144,8 @@ void run_ratios(Sheet& sheet) {
                fmt::format("{:a}", update_ratio(u, w)));
 }
 
-/// A level that falls, noise, and spikes that come in twos. All of it enters the window.
+/// Series with a level that falls, noise, and spikes that come in twos. Spikes enter the window,
+/// too.
 void run_detector(Sheet& sheet) {
   constexpr int kSteps = 400;
   constexpr size_t kWindow = 32, kLeast = 16;
@@ -188,6 +173,8 @@ void run_detector(Sheet& sheet) {
   sheet.count("missed", false_alarms > kBearable ? planted : missed);
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   sheet.run("checksums", [&] { run_checksums(sheet); });
   sheet.run("records", [&] { run_records(sheet); });
@@ -198,7 +185,4 @@ void cases(Sheet& sheet) {
   sheet.run("detector", [&] { run_detector(sheet); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,18 +1,14 @@
 // Groups, sequences and the sum over replicas, on gradients that are drawn. Nothing is trained.
 #include "labs/check.h"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "chapters/30_hsdp/hsdp.h"
-#include "common/comm/run_ranks.h"
-#include "common/run/backend.h"
+#include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
-
-constexpr std::chrono::seconds kPatience{5};
 
 struct Case {
   int ranks, replicas;
@@ -25,7 +21,7 @@ struct Case {
 /// What a rank has found: the numbers of the ranks in its groups, and its gradient in each step.
 struct Found {
   std::string shards, replicas;
-  std::vector<std::vector<float>> sums;
+  std::vector<Row> sums;
   int64_t sent = 0;
 };
 
@@ -39,53 +35,40 @@ std::string members(Comm& group, int rank) {
 }
 
 void work(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
+  OneRank me(world);
+  auto& [run, arena, ctx] = me;
   const int rank = world.rank();
   const HsdpPlace place{c.shards(), rank};
   const HsdpGroups groups = split_groups(world, place);
   found.shards = members(*groups.shards, rank);
   found.replicas = members(*groups.replicas, rank);
-
-  RunOptions run;
-  run.ranks = c.ranks;
-  run.threads = 1;
-  Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
   const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(rank % c.shards());
   const Shard grads{arena.zeros(Mem::Grad, "grads", Dtype::F32, {shard.grads().size()})};
   CommStream stream = open_comm_stream(arena, ctx, *groups.replicas, run, {}, shard.grads().size());
   for (uint64_t step = 0; step < 2; ++step) {
     stream.begin_step();
-    const std::vector<float> drawn = sheet.normals("gradients", grads.tensor.size(),
-                                                   100 * step + static_cast<uint64_t>(rank) + 1);
-    std::ranges::copy(drawn, grads.tensor.data<float>());
+    sheet.draw(grads.tensor, "gradients", 100 * step + static_cast<uint64_t>(rank) + 1);
     sum_over_replicas(ctx, stream, grads);
-    found.sums.emplace_back(grads.tensor.data<float>(),
-                            grads.tensor.data<float>() + grads.tensor.size());
+    found.sums.push_back({fmt::format("step {}", step + 1), numbers(grads.tensor)});
   }
   found.sent = stream.sent();
 }
 
 void run_groups(Sheet& sheet, const Case& c) {
-  std::vector<Found> found(static_cast<size_t>(c.ranks));
-  run_threads(
-      c.ranks,
-      [&](Comm& world) { work(sheet, c, world, found[static_cast<size_t>(world.rank())]); },
-      kPatience);
-  int64_t sent = 0;
+  const auto found =
+      on_ranks<Found>(c.ranks, [&](Comm& world, Found& mine) { work(sheet, c, world, mine); });
   for (size_t r = 0; r < found.size(); ++r) {
     sheet.text(fmt::format("groups/members: rank {}, shards", r), found[r].shards);
     sheet.text(fmt::format("groups/members: rank {}, replicas", r), found[r].replicas);
-    for (size_t step = 0; step < found[r].sums.size(); ++step)
-      sheet.bits(fmt::format("sums/rank {}: step {}", r, step + 1), found[r].sums[step]);
-    sent += found[r].sent;
+    write(sheet, "sums", r, found[r].sums);
   }
-  // Every rank would send its whole gradient to each replica.
+  // Without the idea every rank sends its whole gradient to each replica.
   const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(0);
   sheet.without_idea("sent", 4 * int64_t{c.ranks} * (c.replicas - 1) * shard.grads().size());
-  sheet.count("sent", sent);
+  sheet.count("sent", sum_of(found, &Found::sent));
 }
 
-/// Right for all ranks of a case, or not at all.
+/// Gets points only if it is right for all ranks of a case.
 void run_places(Sheet& sheet, const Case& c) {
   const auto share = sheet.pick<int64_t>("share", {4, 8});
   for (const int64_t micro : {int64_t{1}, share / 2, share}) {
@@ -120,7 +103,7 @@ void run_options(Sheet& sheet) {
   }
 }
 
-/// Right in all cases, or not at all.
+/// Gets points only if it is right in all cases.
 void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   const auto bytes_of = [](const Case& c, const DdpOptions& ddp) {
     const auto bytes = replica_traffic(ParamLayout(c.gpt, c.shards()).shard(0), ddp, c.replicas);
@@ -132,20 +115,16 @@ void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   sheet.text("formula/an uneven reduction", bytes_of(all.front(), uneven));
 }
 
+}  // namespace
+
 void cases(Sheet& sheet) {
   std::vector<Case> all;
+  GptConfig gpt = small_gpt();
+  gpt.layers = sheet.pick<int64_t>("layers", {1, 2});
+  gpt.positions = sheet.pick<int64_t>("positions", {40, 70});
   for (const auto& [ranks, replicas] :
        {std::pair{4, 2}, {8, sheet.pick("replicas", {2, 4})}, {8, 8}, {4, 1}})
-    all.push_back({.ranks = ranks,
-                   .replicas = replicas,
-                   .gpt = {.name = "lab",
-                           .layers = sheet.pick<int64_t>("layers", {1, 2}),
-                           .heads = 1,
-                           .channels = 8,
-                           .seq_len = 4,
-                           .positions = sheet.pick<int64_t>("positions", {40, 70}),
-                           .vocab = 11,
-                           .padded_vocab = 16}});
+    all.push_back({.ranks = ranks, .replicas = replicas, .gpt = gpt});
   for (const Case& c : all) {
     sheet.run(c.name(), [&] { run_groups(sheet, c); });
     sheet.run(c.name() + ", sequences", [&] { run_places(sheet, c); });
@@ -154,7 +133,4 @@ void cases(Sheet& sheet) {
   sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
-}  // namespace
 }  // namespace ladder::lab
-
-int main() { return ladder::lab::measure(ladder::lab::cases); }

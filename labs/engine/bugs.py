@@ -8,7 +8,7 @@ import hashlib
 import shutil
 
 from . import judge
-from .labs import Refused, mutated
+from .labs import Refused, mutated, write
 
 MOST_ROWS = 6  # of a gate, that are shown
 
@@ -25,14 +25,12 @@ def draw(lab, number):
 
 
 def measure(lab, build, number, seed, program):
-    """What the check says of it. Nothing of its files is left."""
+    """What the check says of the bug. Its files are removed afterwards."""
     mutant, _ = draw(lab, number)
     folder = build.folder / "labs/bug"  # the same each time: then ccache knows what it has compiled
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        for path, text in mutated(lab, mutant).items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
+        write(folder, mutated(lab, mutant))
         return judge.check(lab, build, folder, seed, program)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

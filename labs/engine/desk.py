@@ -37,7 +37,7 @@ class Desk:
 
     # The student's files.
     def start(self, lab):
-        """Writes the stubs that are not there yet; which they are."""
+        """Writes the stubs that are not there yet. Returns their paths."""
         stubs = {self.of(lab) / path: stub(lab, path) for path in lab.files}  # all, or none
         written = [path for path in stubs if not path.exists()]
         if not written:
@@ -60,7 +60,7 @@ class Desk:
         return found
 
     def reset(self, lab):
-        """Puts files aside and writes stubs; where the old ones are."""
+        """Puts files aside and writes stubs. Returns the paths of the old files."""
         aside = []
         for path in self.files(lab):
             n = 1

@@ -16,7 +16,7 @@ BITS = ("f32", "bf16", "f16", "text")
 
 @dataclass
 class Result:
-    """Of one gate: its points, and the row that shows most."""
+    """The result of one gate: its points, and the row that shows most."""
 
     gate: object
     share: float  # of its points
@@ -90,7 +90,7 @@ def judge(gates, yours, reference):
 
 
 def limit(rows, others, name):
-    """In no case do `rows` get more than the rows of another gate."""
+    """Limits `rows`: in each case they get at most the share that the rows of another gate get."""
     for (case, _, _), result in rows.items():
         most = min((other.share for (where, _, _), other in others.items() if where == case), default=1)
         if result.share > most:
@@ -147,8 +147,8 @@ CHECKED = re.compile(r"(\S+\.(?:cpp|h|cu):\d+): .+?: (.+)")
 
 
 def plain(message):
-    """What was thrown; where std::vector's own words need to be read twice, in others; of a CHECK
-    what it says, and then where it stands, not the condition."""
+    """A message that was thrown, in simpler words. Of a failed CHECK its text and its place are left, not the
+    condition; the message of std::vector::at() is said in plain words."""
     message = message and CHECKED.sub(r"\2 [\1]", message)
     index = re.compile(r"vector::_M_range_check: __n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
     signed = lambda number: number - (1 << 64) if number >> 63 else number  # noqa: E731

@@ -78,7 +78,7 @@ def evaluate(lab, build, submission):
 
 
 def grade(lab, build, submission, results):
-    """Writes results.json; one line about it."""
+    """Writes results.json. Returns one line about it."""
     if not submission.is_dir():
         raise Refused(f"no folder {submission} with a submission")
     if not results.parent.is_dir():

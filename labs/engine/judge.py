@@ -17,7 +17,7 @@ AS_BUILT = None  # in place of a folder of files: the programs that CMake has bu
 
 
 def text_to_train_on(seed):
-    """A little like words; the same bytes everywhere."""
+    """A text that looks a little like words. Each seed gives the same bytes everywhere."""
     state, letters = seed % (1 << 31), []
     for _ in range(TEXT_BYTES):
         state = (1103515245 * state + 12345) % (1 << 31)

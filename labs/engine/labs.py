@@ -130,6 +130,13 @@ def mutated(lab, mutant):
     return texts
 
 
+def write(folder, texts):
+    """Files of a folder. @param texts {path: text}"""
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
 def reading(lab):
     """The chapter's README without its diff and without what it quotes of the lab's files: they have
     what the student shall write. Links lead there from work/NN."""

@@ -15,7 +15,7 @@ HOME = "/home"  # where what is run may write
 
 class Room:
     def __init__(self, folder):
-        """In a folder that is not there yet."""
+        """@param folder it must not be there yet"""
         self.folder = Path(folder)
         self.home = self.folder / HOME[1:]
         for path in (self.home, self.folder / "tmp"):
@@ -44,7 +44,7 @@ class Room:
             to.chmod(0o755)
 
     def _folder(self, path):
-        """Readable for all, whatever the umask."""
+        """Makes a folder that all may read, whatever the umask."""
         old = os.umask(0o022)
         os.makedirs(path, exist_ok=True)
         os.umask(old)

@@ -113,7 +113,7 @@ def run(argv, folder, given="", seconds=20, megabytes=2048, isolate=False, room=
 
 
 def receive(rows, arrived):
-    """What comes, up to a limit: then the writer waits until its time is over."""
+    """Reads what comes, up to a limit. After that the writer waits until its time is over."""
     left = MOST
     while left > 0 and (block := os.read(rows, min(left, 1 << 16))):
         arrived.append(block)
@@ -135,7 +135,7 @@ def environment(room):
 
 
 def enter(limits, user, own_network, room, folder):
-    """In the child, before the program starts."""
+    """Runs in the child, before the program starts."""
     others = 0 if user else tasks_of(os.getuid())
     for what, most in {**limits, resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: others + PROCESSES}.items():
         resource.setrlimit(what, (most, most))

@@ -38,7 +38,7 @@ def new_figure(height):
 
 
 def svg_of(figure, name, words):
-    """A figure as an element of the page, `words` saying what it shows to those who hear it."""
+    """A figure as an element of the page. Screen readers read `words`, which say what it shows."""
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(text, format="svg", metadata={"Date": None})
@@ -139,8 +139,8 @@ def rank_bars(name, words, label, rows, colors, runs):
 
 
 def memory_chart(runs):
-    """Of runs that split their batch: the others hold the activations of all of it, and their bars
-    would leave no room for these."""
+    """Only runs that split their batch. The others hold the activations of the whole batch: beside their
+    bars those of these runs would be too short to be read."""
     split = [run for run in runs if run.row.knows(SPLITTING)]
     return rank_bars("memory", "Peak bytes of every rank by category",
                      "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
@@ -148,7 +148,7 @@ def memory_chart(runs):
 
 
 def traffic_chart(runs):
-    """Of runs whose ranks talk."""
+    """Only runs whose ranks send something."""
     talking = [run for run in runs if run.sent]
     if not talking:
         return ""

@@ -41,7 +41,7 @@ def positive(text):
 
 
 def text_file(name):
-    """As the programs see it, which run in the root."""
+    """The name of a text as the programs see it, which run in the root."""
     path = Path(name).resolve()
     if not path.is_file() or not os.access(path, os.R_OK):
         raise argparse.ArgumentTypeError(f"{name}: no such file, or it cannot be read")
@@ -49,7 +49,7 @@ def text_file(name):
 
 
 def tokenizer(name):
-    """A folder or file, as the programs see it."""
+    """The name of a folder or file as the programs see it."""
     path = Path(name).resolve()
     if not path.exists():
         raise argparse.ArgumentTypeError(f"{name}: no such file or folder")
@@ -102,7 +102,7 @@ def parse_arguments(arguments):
 
 
 def build(args):
-    """All chapters that there are, with what that needs."""
+    """Installs what is missing, and builds all chapters."""
     run = lambda *words, **how: subprocess.run(words, cwd=ROOT, check=True, **how)
     run("bash", "scripts/setup.sh")
     run("cmake", "--preset", args.preset, stdout=subprocess.DEVNULL)
@@ -119,7 +119,7 @@ def excerpt(args):
 
 
 def run_one(row, args):
-    """A run, or why it cannot be. Without flags that choose a layout every row must run. @throws RunError"""
+    """A run, or as text why the row cannot run. If no flag chooses a layout, every row must run. @throws RunError"""
     if 1 < row.ranks != args.ranks:
         return f"its {row.ranks} ranks are not the {args.ranks} of the others"
     if not (ROOT / program(row.chapter, args)).is_file():

@@ -24,13 +24,13 @@ def percent(share):
 
 
 def technique(run):
-    """Number and title; and why the numbers are others, where they may be."""
+    """Number and title; and a reason, where the numbers may differ from chapter 06's."""
     why = f'<div class="why">{escape(run.row.differs)}</div>' if run.row.differs else ""
     return f"<small>{run.row.chapter[:2]}</small> {escape(run.row.title)}{why}"
 
 
 def verdict_cell(run):
-    """Same bits, or the first step that has others."""
+    """"same", or the first step whose bits differ."""
     words = "same" if run.verdict == "same" else f"differs, {run.difference.partition(',')[0]}"
     if run.row.key == REFERENCE:
         words = "reference"
@@ -38,7 +38,7 @@ def verdict_cell(run):
 
 
 def mesh(layout):
-    """Of one rank there is no mesh to show."""
+    """The degrees of all axes; of one rank just "1"."""
     if layout["ranks"] == 1:
         return "1"
     return "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**layout)
@@ -74,7 +74,7 @@ def grouped(header, runs, cells):
 
 
 def plan_cells(plan):
-    """A step of what does not fit takes no time."""
+    """The cells of a plan. A plan that does not fit has no times."""
     fits = f'<span class="pill {"same" if plan.fits else "wrong"}">{"yes" if plan.fits else "no"}</span>'
     row = f"<small>{plan.row.chapter[:2]}</small> {escape(plan.row.title)}"
     times = [f"{plan.seconds:.2f}", percent(plan.layout["mfu"]), percent(plan.share(*MESSAGES)),
@@ -112,7 +112,7 @@ def facts(about, left_out):
 
 
 def plan_card(plans):
-    """The same rows, where a model needs them."""
+    """The same rows, planned for a model that is too large for one GPU."""
     if not plans:
         return ""
     return card(f"The same rows, planned for 7B on {GPUS} GPUs", (

@@ -38,12 +38,12 @@ class Plan(Bytes):
         return self.layout["step_seconds"]
 
     def share(self, *terms):
-        """Of the seconds of a step."""
+        """The share that these terms have of the seconds of a step."""
         return sum(self.layout["seconds"][term] for term in terms) / self.seconds
 
 
 def flags_of_plan(row, device):
-    """The row's own ranks that share tensors, sequences and layers; the rest of the GPUs share the batch."""
+    """Flags of the planner: tensor, context and pipeline ranks are the row's, and all other GPUs share the batch."""
     tp, cp, pp = row.degree("--tp"), row.degree("--cp"), row.degree("--pp")
     zero = max((stage for stage, chapter in enumerate(["08_zero1", "09_zero2", "10_zero3"], 1) if row.knows(chapter)),
                default=0)

@@ -53,7 +53,7 @@ class Row:
 
 
 def rows(ranks, backend="cpu", model="small"):
-    """All of them, those that share alike together. A chapter that is not there has none."""
+    """All rows, ordered by what their ranks share. A chapter that is not in the tree has no row."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
     n = f"--ranks {ranks}"
@@ -111,8 +111,8 @@ def rows(ranks, backend="cpu", model="small"):
 
 
 def flags_of(row, args, steps):
-    """The row's command line as a list: flags that every row has, as far as its chapter knows them, and
-    its own, which win."""
+    """The row's command line as a list. Its own flags win over those that all rows have in common. Flags that
+    its chapter does not know are left out."""
     settings = [
         ("01_sgd", "--data", args.data), ("01_sgd", "--tokenizer", args.tokenizer), ("01_sgd", "--backend", args.backend),
         ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),

@@ -23,12 +23,12 @@ class Bytes:
 
     @property
     def peak(self):
-        """Of the rank that takes most."""
+        """The bytes of the rank that takes most."""
         return self.most(CATEGORIES)
 
     @property
     def states(self):
-        """Of the rank that has most of them: weights, gradients, optimizer states."""
+        """Bytes of weights, gradients and optimizer states, of the rank that has most of them."""
         return self.most(STATES)
 
     def most(self, categories):
@@ -54,7 +54,7 @@ class Run(Bytes):
 
     @property
     def verdict(self):
-        """same; other: as expected; wrong: it must be the same and is not."""
+        """"same"; "other", where other numbers are expected; "wrong", where they must be the same and are not."""
         if not self.difference:
             return "same"
         return "other" if self.row.differs else "wrong"
@@ -83,11 +83,11 @@ class RunError(Exception):
 
 
 class Refused(RunError):
-    """A program that does not take the flags: its line."""
+    """A program has refused the flags; its line on stderr."""
 
 
 def seen_from_root(path):
-    """As the programs see it, which run there."""
+    """The path as the programs see it, which run in the root."""
     return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 

@@ -25,7 +25,7 @@ def system_calls(trial):
         raise Skipped("no strace here")
     log = trial.work / "strace.log"
     directory = trial.directory()
-    command = ["strace", "-f", "-qq", "-o", log, "-e", f"trace={','.join(NAMES)}",
+    command = [*STRACE, "-o", log, "-e", f"trace={','.join(NAMES)}",
                *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -48,17 +48,23 @@ STEPS_TRACED = 4  # two saves: the first also finds what a former program left
 
 
 def chosen(items, count):
-    """`count` of the items, evenly spread; all where there are not more."""
+    """`count` of the items, evenly spread; all if there are not more."""
     if count >= len(items):
         return items
     return [items[i * len(items) // count] for i in range(count)]
 
 
-def traced(trial, directory, injection):
+def plant(result, trial, label, injection, fault_of):
+    """Adds a trial in which strace injects something. fault_of: what is wrong with how the run ended."""
+    directory = trial.directory()
     command = [*STRACE, "-o", trial.work / "injected.log", "-e", f"inject={injection}",
                *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace",
-                          timeout=SECONDS)
+    try:
+        problem = fault_of(subprocess.run(command, capture_output=True, text=True, errors="replace",
+                                          timeout=SECONDS))
+    except subprocess.TimeoutExpired:
+        problem = "hangs"
+    result.add(label, problem or trial.problem(directory))
 
 
 def calls(trials, count, random):
@@ -66,18 +72,12 @@ def calls(trials, count, random):
     result = Result("calls")
     plan = [(trial, *call) for trial in trials for call in system_calls(trial)]
     for trial, name, n in chosen(plan, count):
-        directory = trial.directory()
-        try:
-            traced(trial, directory, f"{name}:signal=KILL:when={n}")
-            problem = ""
-        except subprocess.TimeoutExpired:
-            problem = "hangs"
-        result.add(f"killed at {name} {n}", problem or trial.problem(directory))
+        plant(result, trial, f"killed at {name} {n}", f"{name}:signal=KILL:when={n}", lambda done: "")
     return result
 
 
 def silenced(trial):
-    """Whether the line on stderr was what failed: strace counts the calls of each thread by itself."""
+    """Whether the write of the line on stderr failed: strace counts the calls of each thread by itself."""
     log = (trial.work / "injected.log").read_text(errors="replace")
     return re.search(r"write\(2, .*INJECTED", log)
 
@@ -88,11 +88,6 @@ def errors(trials, count, random):
     plan = [(trial, *call, error) for trial in trials
             for call in system_calls(trial) for error in ERRORS]
     for trial, name, n, error in chosen(plan, count):
-        directory = trial.directory()
-        try:
-            done = traced(trial, directory, f"{name}:error={error}:when={n}")
-            problem = "" if silenced(trial) and done.returncode in LEGAL else ended_badly(done)
-        except subprocess.TimeoutExpired:
-            problem = "hangs"
-        result.add(f"{error} from {name} {n}", problem or trial.problem(directory))
+        plant(result, trial, f"{error} from {name} {n}", f"{name}:error={error}:when={n}",
+              lambda done, trial=trial: "" if silenced(trial) and done.returncode in LEGAL else ended_badly(done))
     return result

@@ -1,6 +1,5 @@
 """kill -9 at random moments of a run that saves after each step."""
 
-import subprocess
 import time
 
 from trial import Result, kill
@@ -13,9 +12,7 @@ def kills(trials, count, random):
     for i in range(count):
         trial, length = trials[i % len(trials)], seconds[i % len(trials)]
         directory = trial.directory()
-        process = subprocess.Popen(trial.program.command(*trial.resumed(directory)),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
+        process = trial.program.start(*trial.resumed(directory))
         moment = random.uniform(0, length)
         time.sleep(moment)
         kill(process)

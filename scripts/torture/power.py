@@ -56,9 +56,7 @@ def power(trials, count, random):
             directory = disk.at / f"trial-{i}"
             shutil.copytree(trial.pristine, directory, symlinks=True)
             os.sync()
-            process = subprocess.Popen(trial.program.command(*trial.resumed(directory)),
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       start_new_session=True)
+            process = trial.program.start(*trial.resumed(directory))
             time.sleep(random.uniform(0, 0.3))
             disk.cut()
             kill(process)

@@ -38,7 +38,7 @@ def arguments():
 
 
 def run(part, count, trials, seed):
-    """The part's Result; one that says why where it cannot run here."""
+    """The part's Result. If the part cannot run here, the Result says why."""
     begin = time.monotonic()
     try:
         result = part(trials, count, random.Random(f"{part.__name__} {seed}"))

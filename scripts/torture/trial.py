@@ -17,12 +17,12 @@ LEGAL = {0, 2, 3}
 
 
 class Skipped(Exception):
-    """What this machine does not allow, in words."""
+    """This machine does not allow a part; the reason in words."""
 
 
 @dataclass
 class Result:
-    """Of one part: how many trials, and what was wrong."""
+    """The result of one part: how many trials there were, and what was wrong."""
     name: str
     trials: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -52,6 +52,11 @@ class Program:
     def run(self, *words, **how):
         return subprocess.run(self.command(*words), capture_output=True, text=True, errors="replace",
                               timeout=SECONDS, stdin=subprocess.DEVNULL, **how)
+
+    def start(self, *words, **how):
+        """Starts it in a session of its own, so that kill() ends all of it. Does not wait for it."""
+        return subprocess.Popen(self.command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                start_new_session=True, **how)
 
 
 class Trial:

@@ -47,9 +47,7 @@ def writers(trials, count, random):
         for seed in (1, 2):
             slow = {**os.environ, "LD_PRELOAD": str(library),
                     "SLOW_FSYNC_SEED": str(2 * i + seed)}
-            pair.append(subprocess.Popen(trial.program.command(*trial.resumed(directory, LAST - 1)),
-                                         env=slow, start_new_session=True,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            pair.append(trial.program.start(*trial.resumed(directory, LAST - 1), env=slow))
         time.sleep(random.uniform(0, 1))
         kill(pair[i % 2])
         try:

@@ -1,5 +1,5 @@
-// Checkpoints that every chapter refuses to load: missing, foreign, truncated, damaged, of another
-// model or optimizer. And those that no save may replace.
+// Checkpoints that every chapter refuses to load: missing, of other programs, truncated, damaged,
+// of another model or optimizer. And checkpoints that no save may replace.
 #include "common/save/manifest.h"
 #include "tests/common/refusal.h"
 
@@ -20,7 +20,7 @@ class BadCheckpoint : public Refusals {
     return kSmall + (first ? "" : "--optimizer sgd ") + "--momentum " + momentum + " ";
   }
 
-  /// A copy of the good checkpoint, to be spoilt: where its files lie.
+  /// Copies the good checkpoint, to be spoilt. Returns where the files of the copy lie.
   fs::path copy(const std::string& name) const {
     fs::copy(path("good"), path(name),
              fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -145,7 +145,7 @@ TEST_P(BadCheckpoint, OfAnotherOptimizer) {
   expect_refused({sgd("0.9") + "--load plain", "holds the optimizer state"});
 }
 
-// A checkpoint goes only where the run goes on from it, or says so.
+// A save replaces a checkpoint only if the run goes on from it, or if --overwrite is given.
 TEST_P(BadCheckpoint, InTheWayOfASave) {
   const auto refuse = [&](const std::string& flags) {
     std::vector<std::string> args = small_run(sgd("0.9") + flags);

@@ -27,7 +27,7 @@ TEST_P(BadRun, Text) {
   expect_refused({"--data", "two\nlines"}, "two\\x0alines: no such file");
 }
 
-// A message is for a screen, and for a reader.
+// A message must not flood a screen, nor change it by control characters.
 TEST_P(BadRun, QuotesWhatAScreenCanTake) {
   const std::string far(5000, 'x');
   for (const auto& args :
@@ -81,14 +81,6 @@ TEST_P(BadRun, Outputs) {
        {"--trace folder/../text.txt", "would write in --data text.txt"},
        {"--config run.toml --report run.toml", "would write in --config run.toml"},
        {"--trace ./report.json", "--report report.json: would write in --trace ./report.json"}});
-}
-
-TEST_P(BadRun, Momentum) {
-  const std::string sgd = GetParam() == "01_sgd" ? "" : "--optimizer sgd ";
-  expect_refused({{sgd + "--momentum 1", "--momentum must be in [0, 1), not 1"},
-                  {sgd + "--momentum -0.5", "--momentum must be in [0, 1), not -0.5"},
-                  {sgd + "--momentum nan", "--momentum must be in [0, 1), not nan"},
-                  {sgd + "--nesterov", "--nesterov takes a --momentum above 0"}});
 }
 
 }  // namespace

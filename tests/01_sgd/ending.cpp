@@ -1,5 +1,5 @@
-// How a run ends that no exception ends: a signal lets it finish its step, and one that did not do
-// what was asked says so by its status.
+// Runs that end for reasons other than an exception. A signal lets a run finish its step. A run
+// that has not done what was asked says so by its exit status.
 #include <algorithm>
 
 #include "tests/common/refusal.h"
@@ -33,7 +33,7 @@ TEST_P(Ending, ASignalLetsTheStepEnd) {
     EXPECT_EQ(report["steps"], done);
     EXPECT_EQ(report["interrupted"], std::string("SIG") + signal);
 
-    // What was saved goes on as if nothing had been.
+    // A run goes on from what was saved as if no signal had come.
     const Trace first{.range = {0, done}, .steps = parse_trace(read("trace.jsonl"))};
     const Trace rest = trace(GetParam(), "--layers 1 --load saved", {done, done + 2});
     EXPECT_TRUE(same_trace(joined(first, rest), trace(GetParam(), "--layers 1", {0, done + 2})));
@@ -55,7 +55,7 @@ TEST_P(Ending, WithoutSaveNothingIsSaved) {
   EXPECT_NE(ended.out.find("validation loss              none"), std::string::npos) << ended.out;
 }
 
-// It is legal, and another run from there on.
+// A resume may change flags: it is another run from there on, and says so.
 TEST_P(Ending, AResumeSaysWhatHasChanged) {
   const auto said = [&](const std::string& flags) {
     return train(GetParam(), "--layers 1 --steps 2 --load saved " + flags).out;
@@ -69,7 +69,7 @@ TEST_P(Ending, AResumeSaysWhatHasChanged) {
             std::string::npos);
 }
 
-// The first update throws the weights out of range, behind a loss and a norm that are fine.
+// The first update throws the weights out of range, after a loss and a norm that are finite.
 TEST_P(Ending, WeightsThatAreNoNumbersAreToldByTheStatus) {
   must_end_with(3);
   const std::string sgd = GetParam() == "01_sgd" ? "" : "--optimizer sgd ";
@@ -89,7 +89,7 @@ TEST_P(Ending, WeightsThatAreNoNumbersAreToldByTheStatus) {
   }
 }
 
-// A loop-mounted disk takes privileges; /dev/full is no file: what is left is `ulimit -f`.
+// `ulimit -f` stands for a full disk: to mount one takes privileges, and /dev/full is no file.
 TEST_P(Ending, AFullDiskUnderTheTraceLeavesTheCheckpoint) {
   const std::string flags = "--layers 1 --channels 16 --heads 2 --quiet --trace trace.jsonl ";
   const Program limited{GetParam(), {"bash", "-c", "ulimit -f 200; exec \"$@\"", "bash"}};

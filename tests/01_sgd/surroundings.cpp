@@ -1,5 +1,6 @@
-// What whoever starts a program may have done to it: streams that are full, files kept small. A run
-// comes to its end with a trace as ever, or is refused. What it could not print is told.
+// What the caller of a program may have set up: streams that are full, a limit on the size of
+// files. A run comes to its end with its usual trace, or it is refused. If it cannot print
+// something, it says so.
 #include "tests/common/refusal.h"
 
 namespace ladder::test {

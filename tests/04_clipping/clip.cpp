@@ -1,4 +1,4 @@
-// Clipping by the global norm, and what must not be stepped by.
+// Clipping by the global norm, and losses and gradients with which no step is taken.
 #include "chapters/04_clipping/clip.h"
 
 #include <limits>
@@ -10,12 +10,6 @@ namespace {
 
 class Clip : public ::testing::TestWithParam<const Kernels& (*)()> {
  protected:
-  static double norm(const Tensor& x) {
-    double sum = 0;
-    for (int64_t i = 0; i < x.size(); ++i) sum += at(x, i) * at(x, i);
-    return std::sqrt(sum);
-  }
-
   Sandbox box{GetParam()()};
 };
 INSTANTIATE_TEST_SUITE_P(Tables, Clip, ::testing::Values(ref_kernels, cpu_kernels),

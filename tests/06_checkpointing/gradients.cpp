@@ -1,6 +1,6 @@
-// What recomputation is for: gradients of a small model whose activations share memory, with it
-// and without it. Without, every plan that shares must go wrong, else the test of the whole
-// programs would prove nothing.
+// What recomputation is for: gradients of a small model whose blocks share the memory of their
+// activations, with recomputation and without it. Without it every plan that shares memory must
+// give wrong gradients. Otherwise the tests of whole programs would prove nothing.
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/model/layout.h"
 #include "tests/common/blocks.h"
@@ -45,8 +45,8 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
   /// As chapter 06 does.
   Tensor recomputed(const Recompute& recompute, const ActivationPlan& base = {}) {
     return gradients(recompute.plan(base), [&](const Activations& a, int64_t l) {
-      const Range run = recompute.segment_before(l);
-      for (int64_t b = run.begin; b < run.end; ++b) forward_block(a, b);
+      const Range segment = recompute.segment_before(l);
+      for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(a, b);
       const auto i = static_cast<size_t>(l);
       recompute_parts(box.ctx(), recompute.parts_before(l), a.blocks[i], a.stream(l), w.blocks[i]);
     });
@@ -97,7 +97,7 @@ TEST_P(SharedActivations, NegativeControlInputsThatAreNotBroughtBackDiffer) {
         << policy;
 }
 
-TEST_P(SharedActivations, NegativeControlOneRunTooFewDiffers) {
+TEST_P(SharedActivations, NegativeControlOneSegmentTooFewDiffers) {
   const Recompute full("full", config.layers);
   const Tensor without_2 = gradients(full.plan({}), [&](const Activations& a, int64_t l) {
     if (l != 2 && full.segment_before(l).size() > 0) forward_block(a, l);

@@ -7,48 +7,49 @@
 namespace ladder::test {
 namespace {
 
-/// The runs computed again in backward, from the last block to the first.
-std::vector<Range> runs(const std::string& policy, int64_t L) {
+/// The segments that backward computes again, from the last block to the first.
+std::vector<Range> segments(const std::string& policy, int64_t L) {
   const Recompute recompute(policy, L);
   std::vector<Range> all;
   for (int64_t l = L - 1; l >= 0; --l)
-    if (const Range run = recompute.segment_before(l); run.size() > 0) all.push_back(run);
+    if (const Range segment = recompute.segment_before(l); segment.size() > 0)
+      all.push_back(segment);
   return all;
 }
 
-TEST(Recompute, RunsOfThreeInSevenBlocks) {
-  // Forward ends in the run of block 6, which therefore is still there.
-  EXPECT_EQ(runs("every:3", 7), (std::vector<Range>{{3, 6}, {0, 3}}));
+TEST(Recompute, SegmentsOfThreeInSevenBlocks) {
+  // Forward ends with the segment of block 6, so its activations are still there.
+  EXPECT_EQ(segments("every:3", 7), (std::vector<Range>{{3, 6}, {0, 3}}));
   const Recompute recompute("every:3", 7);
   for (const int64_t l : {0, 1, 3, 4, 6}) EXPECT_EQ(recompute.segment_before(l), Range{}) << l;
   EXPECT_EQ(recompute.segment_before(2), (Range{0, 3}));
   EXPECT_EQ(recompute.segment_before(5), (Range{3, 6}));
 }
 
-TEST(Recompute, Runs) {
-  EXPECT_EQ(runs("every:3", 6), (std::vector<Range>{{0, 3}}));
-  EXPECT_EQ(runs("every:2", 5), (std::vector<Range>{{2, 4}, {0, 2}}));
-  EXPECT_EQ(runs("full", 3), (std::vector<Range>{{1, 2}, {0, 1}}));
-  EXPECT_EQ(runs("every:1", 3), runs("full", 3));
+TEST(Recompute, Segments) {
+  EXPECT_EQ(segments("every:3", 6), (std::vector<Range>{{0, 3}}));
+  EXPECT_EQ(segments("every:2", 5), (std::vector<Range>{{2, 4}, {0, 2}}));
+  EXPECT_EQ(segments("full", 3), (std::vector<Range>{{1, 2}, {0, 1}}));
+  EXPECT_EQ(segments("every:1", 3), segments("full", 3));
   for (const char* policy : {"none", "selective", "selective:mlp", "every:5"})
-    EXPECT_TRUE(runs(policy, 5).empty()) << policy;
-  EXPECT_TRUE(runs("full", 1).empty());
+    EXPECT_TRUE(segments(policy, 5).empty()) << policy;
+  EXPECT_TRUE(segments("full", 1).empty());
 }
 
-TEST(Recompute, EveryBlockButTheLastRunIsComputedOnce) {
+TEST(Recompute, EveryBlockButThoseOfTheLastSegmentIsComputedOnce) {
   for (int64_t L = 1; L <= 20; ++L)
     for (int64_t k = 1; k <= L; ++k) {
-      int64_t next = (L - 1) / k * k;  // where the last run begins
-      for (const Range run : runs(fmt::format("every:{}", k), L)) {
-        EXPECT_EQ(run.end, next);
-        EXPECT_EQ(run.size(), k);
-        next = run.begin;
+      int64_t next = (L - 1) / k * k;  // where the last segment begins
+      for (const Range segment : segments(fmt::format("every:{}", k), L)) {
+        EXPECT_EQ(segment.end, next);
+        EXPECT_EQ(segment.size(), k);
+        next = segment.begin;
       }
-      EXPECT_EQ(next, 0) << L << " in runs of " << k;
+      EXPECT_EQ(next, 0) << L << " in segments of " << k;
     }
 }
 
-TEST(Recompute, SqrtRunsAreAsLongAsTheRootRoundedUp) {
+TEST(Recompute, SqrtSegmentsAreAsLongAsTheRootRoundedUp) {
   for (const auto& [L, k] : {std::pair{1, 1}, {2, 2}, {4, 2}, {5, 3}, {9, 3}, {12, 4}, {48, 7}})
     EXPECT_EQ(Recompute("sqrt", L).sets(), k) << L;
 }
@@ -97,7 +98,7 @@ TEST(Recompute, NamesAllPoliciesThatItAccepts) {
   EXPECT_EQ(Recompute("full", 4).all(),
             (std::vector<std::string>{"none", "selective", "selective:attention", "selective:mlp",
                                       "full", "every:2", "every:3"}));
-  // All blocks are one run: like none, unless micro-batches in between share its memory.
+  // All blocks are one segment: like none, unless micro-batches in between share its memory.
   EXPECT_EQ(Recompute("full", 4, /*at_once=*/false).all().back(), "every:4");
   for (const bool at_once : {true, false})
     for (int64_t L = 1; L < 13; ++L)

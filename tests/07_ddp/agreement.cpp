@@ -1,5 +1,5 @@
-// Ranks that mpirun starts with different flags or files are told apart before they train: each of
-// these was a hang, or trained something that nobody had asked for.
+// If mpirun starts ranks with different flags or files, they say so before they train. Without this
+// check each of these runs hung, or trained something that nobody had asked for.
 #include <fmt/ranges.h>
 
 #include "tests/common/ranks.h"

@@ -1,5 +1,5 @@
-// A rank that fails is named, and ends the others; so is a stage, and a rank of a mesh. Ranks that
-// a signal stops have all done the same steps. And what chapters 07 to 10 refuse that is no flag.
+// A rank that fails is named, and ends the others. So does a stage, and a rank of a mesh. Ranks
+// that a signal stops have all done the same steps. And what chapters 07 to 10 refuse beside flags.
 #include <algorithm>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
@@ -38,7 +38,7 @@ TEST_F(Failing, StagesAndRanksOfAMesh) {
                 "recv:1");
 }
 
-// The checkpoint and the trace are of the same step on all of them, or the run could not go on.
+// All ranks stop after the same step. Otherwise checkpoint and trace would not fit each other.
 class RanksStop : public SameTrace, public ::testing::WithParamInterface<DataParallel> {
  protected:
   const std::string common = "--batch 4 --layers 1 ";
@@ -59,7 +59,7 @@ TEST_P(RanksStop, AfterTheSameStep) {
                          joined({.range = {0, done}, .steps = steps}, rest)));
 }
 
-// What one rank alone knows, that an output was lost, all end with.
+// All ranks end with the status of what only one of them knows.
 TEST_P(RanksStop, NotTrainedIsTheStatusOfAll) {
   must_end_with(3);
   const Ended ended = train(GetParam().chapter, common + "--optimizer sgd --lr 3e38 --ranks 4");

@@ -5,26 +5,6 @@
 namespace ladder::test {
 namespace {
 
-class MpiBits : public SameTraceRanks {
- protected:
-  Trace started(Cut cut, const std::string& flags) const {
-    return trace(under_mpirun(row().chapter, cut.ranks),
-                 tier().flags + flags + flags_under_mpirun(cut));
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Mpi, MpiBits,
-                         ::testing::Combine(::testing::ValuesIn(data_parallel()),
-                                            ::testing::ValuesIn(tiers())),
-                         row_and_tier);
-
-// A choice; all run in scripts/nightly.sh.
-TEST_P(MpiBits, AreThoseOfOneRank) {
-  const std::vector<Cut> cuts[] = {{{2, 1}, {4, 4}}, {{8, 1}, {1, 2}}, {{2, 4}}, {{4, 2}}};
-  const Trace one = alone("--clip 1 --batch 32");
-  for (const Cut cut : cuts[tier_index()])
-    EXPECT_TRUE(same_trace(one, started(cut, "--clip 1"))) << cut.ranks << " ranks";
-}
-
 /// What processes count is as predicted, and what threads count.
 void count_alike(nlohmann::json threads, nlohmann::json processes) {
   EXPECT_TRUE(as_predicted(processes));
@@ -38,12 +18,6 @@ class MpiRanks : public SameTraceSmall, public ::testing::WithParamInterface<Dat
   const std::string chapter = GetParam().chapter;
 };
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, ::testing::ValuesIn(data_parallel()), row_name);
-
-TEST_P(MpiRanks, NegativeControlALostMessageIsSeen) {
-  const Trace one = trace("06_checkpointing", "--batch 8");
-  const std::string fault = "--batch 8 --fault skip:" + GetParam().sums;
-  EXPECT_TRUE(different_trace(one, trace(under_mpirun(chapter, 2), fault)));
-}
 
 TEST_P(MpiRanks, CountWhatThreadsCount) {
   const std::string flags = "--layers 2 --batch 8 --micro-batch 1 --precision bf16 --steps 2";

@@ -26,13 +26,6 @@ class TensorParallelBytes : public MemoryRuns {
   }
 };
 
-TEST_F(TensorParallelBytes, AsPredictedWhereNoStepIsLeft) {
-  run(2, "--save saved");
-  const auto traffic = run(2, "--load saved")["extra"]["traffic"];
-  EXPECT_EQ(traffic["predicted"], 0);
-  EXPECT_EQ(traffic["measured"], 0);
-}
-
 // Megatron-LM keeps s b h (10 + 24 / t) without its dropout masks and with a fused attention; here
 // it is 4 C of stream, mid and two norms, and 12 C / t of qkv, att, fc and gelu, in F32.
 TEST_F(TensorParallelBytes, WhatAShareOfTheLayersTakes) {

@@ -37,14 +37,6 @@ class PipelineBytes : public MemoryRuns {
   }
 };
 
-TEST_F(PipelineBytes, AsPredictedWhereNoStepIsLeft) {
-  run("--pp 2 --save saved");
-  const auto extra = run("--pp 2 --load saved")["extra"];
-  EXPECT_EQ(extra["traffic"]["predicted"], 0);
-  EXPECT_EQ(extra["traffic"]["measured"], 0);
-  EXPECT_FALSE(extra.contains("pipeline"));
-}
-
 TEST_F(PipelineBytes, AStageHasItsLayers) {
   plan_only();
   for (const int64_t pp : {1, 2, 4, 8}) {

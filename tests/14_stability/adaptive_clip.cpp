@@ -8,12 +8,6 @@ namespace {
 
 class Agc : public ::testing::TestWithParam<const Kernels& (*)()> {
  protected:
-  static double norm(const Tensor& x) {
-    double sum = 0;
-    for (int64_t i = 0; i < x.size(); ++i) sum += at(x, i) * at(x, i);
-    return std::sqrt(sum);
-  }
-
   Sandbox box{GetParam()()};
   static constexpr float kLimit = 0.1F;
   const GptConfig config{.name = "test",

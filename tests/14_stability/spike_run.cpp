@@ -46,17 +46,6 @@ TEST_F(SpikeRun, ABadBatchIsSkippedAndTheRunGoesOn) {
   EXPECT_TRUE(different_trace(skipped, trained));
 }
 
-TEST_F(SpikeRun, AnyMicroBatchSkipsTheSame) {
-  const Trace whole = run_to_end(guarded);
-  ASSERT_EQ(whole.steps[kBad].param_hash, whole.steps[kBad - 1].param_hash);
-  for (const std::string micro : {"1", "2", "4"})
-    EXPECT_TRUE(same_trace(whole, run_to_end(guarded + "--micro-batch " + micro + " "))) << micro;
-}
-
-TEST_F(SpikeRun, AGuardWithNothingToSkipChangesNothing) {
-  EXPECT_TRUE(same_trace(run_to_end(calm), run_to_end(calm + "--spike-guard 6 ")));
-}
-
 TEST_F(SpikeRun, SaysWhatItSkips) {
   const Ended ended = train("14_stability", guarded + "--steps 40");
   EXPECT_NE(ended.out.find("step 30: skipped, "), std::string::npos) << ended.out;

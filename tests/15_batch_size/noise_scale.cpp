@@ -184,7 +184,7 @@ TEST(NoiseScale, Refusals) {
 
   GptConfig tied = gpt;
   tied.tied_head = true;
-  EXPECT_USER_ERROR(on.check(tied, 4, 8), "legal is it without --tied-head");
+  EXPECT_USER_ERROR(on.check(tied, 4, 8), "legal is --noise-scale without --tied-head");
   off.check(tied, 4, 8);
 }
 

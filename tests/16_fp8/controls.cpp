@@ -10,18 +10,6 @@ namespace {
 
 class Fp8Controls : public SameTraceSmall {};
 
-// A step's all-reduces: the count of targets, the gradients in one bucket, and the scales. Without
-// the last, ranks go on with scales of their own. Those are powers of two, so that only the
-// smallest and the largest numbers of a tensor are rounded in another way: it takes a few to be
-// seen.
-TEST_F(Fp8Controls, RanksThatDoNotShareAmaxDiffer) {
-  const std::string flags = "--precision fp8 --batch 16 --ranks 4 --ddp bucketed ";
-  const Trace sound = trace("16_fp8", flags);
-  EXPECT_TRUE(different_trace(sound, trace("16_fp8", flags + "--fault skip:all_reduce:2")));
-  // A maximum taken twice is the same.
-  EXPECT_TRUE(same_trace(sound, trace("16_fp8", flags + "--fault twice:all_reduce:2")));
-}
-
 // A weight becomes infinite in a file of weights.
 TEST_F(Fp8Controls, AnInfiniteWeightIsSeenInEveryPrecision) {
   train("07_ddp", "--steps 1 --save saved");

@@ -17,10 +17,6 @@ class BlockMemory : public MemoryRuns {
   }
 };
 
-TEST_F(BlockMemory, WithoutAStepNothingIsComputed) {
-  EXPECT_EQ(report(k19, "--steps 0")["extra"]["block"]["flops"]["predicted"], 0);
-}
-
 // What the table in llama.h says, written out: weights, and numbers a token that a block keeps.
 TEST_F(BlockMemory, WeightsAndActivationsChangeAsTheTableSays) {
   const auto gpt2 = of("");

@@ -32,24 +32,6 @@ class ContextBytes : public MemoryRuns {
   }
 };
 
-TEST_F(ContextBytes, AsPredicted) {
-  for (const auto& [cp, flags] : {std::pair{1, "--context ring"},
-                                  {2, "--context gather --recompute selective"},
-                                  {2, "--context ring --ranks 4 --precision bf16"},
-                                  {4, "--context ulysses --recompute full"},
-                                  {4, "--context ring --recompute selective:attention"},
-                                  {4, "--context gather --precision bf16 --tied-head"},
-                                  {8, "--context ulysses --precision bf16"},
-                                  {8, "--context ring"},
-                                  {4, "--context ring --order contiguous"}})
-    EXPECT_TRUE(as_predicted(run(cp, flags))) << cp << " " << flags;
-  const std::string llama =
-      "--model llama-nano --layers 2 --channels 64 --seq-len 512 --batch 2 --micro-batch 1 "
-      "--steps 1 --precision bf16 ";
-  for (const std::string ours : {"--cp 4 --context ulysses", "--cp 8 --context ring"})
-    EXPECT_TRUE(as_predicted(report("20_context_parallel", llama + ours))) << ours;
-}
-
 // What chapter 06 keeps of a token, of T / cp tokens; and beside it tokens and targets of all
 // sequences of this rank, and of one that is whole.
 TEST_F(ContextBytes, ActivationsFallWithTheNumberOfRanks) {

@@ -193,7 +193,7 @@ TEST_F(Corpus, HeldOutTextIsRemoved) {
     const Ended ended =
         call("25_corpus",
              "--data a.jsonl --held-out test.jsonl --out o.jsonl --removed gone.jsonl" + layout);
-    EXPECT_NE(ended.out.find("1 of 3 held-out texts were found; 1 are too short to be"),
+    EXPECT_NE(ended.out.find("1 of 3 held-out texts were found; 1 are too short to be found"),
               std::string::npos)
         << ended.out;
     ASSERT_EQ(lines("gone.jsonl").size(), 1u);

@@ -13,18 +13,6 @@ class PackingMemory : public MemoryRuns {
   }
 };
 
-TEST_F(PackingMemory, BytesAndFlopsAreAsPredicted) {
-  for (const std::string flags :
-       {"--batch 4", "--batch 4 --unpacked", "--batch 8 --micro-batch 2 --row-documents 3",
-        "--batch 4 --micro-batch 1 --row-documents 5 --unpacked --recompute full",
-        "--batch 2 --precision bf16 --recompute selective --unpacked --eval-every 1"}) {
-    const auto got = documents(flags);
-    EXPECT_TRUE(as_predicted(got)) << flags;
-    const auto& twice = got["extra"]["recompute"]["flops_twice"];
-    EXPECT_EQ(twice["predicted"], twice["measured"]) << flags;
-  }
-}
-
 // M rows a bundle, whatever the text holds; a turn has a loss and two borders, a token its
 // position.
 TEST_F(PackingMemory, Formulas) {

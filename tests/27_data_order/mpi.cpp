@@ -1,19 +1,10 @@
-// 27_data_order with processes as ranks, under mpirun.
-#include "tests/common/same_trace.h"
+// 27_data_order with processes as ranks, under mpirun. Their bits: mpi_runs.txt.
+#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {
 
-constexpr const char* kFlags =
-    "--batch 8 --documents --end-of-text 10 --sources text.txt:3,text.txt:1 --pack-window 7 ";
-
-class DataOrderProcesses : public SameTraceSmall {};
-
-TEST_F(DataOrderProcesses, HaveTheBitsOfOneRank) {
-  const Trace alone = trace("27_data_order", kFlags);
-  EXPECT_TRUE(same_trace(alone, trace(under_mpirun("27_data_order", 4), kFlags)));
-  EXPECT_TRUE(same_trace(alone, interrupted(under_mpirun("27_data_order", 2), kFlags)));
-}
+using DataOrderProcesses = Programs;
 
 // Each rank in a directory of its own, as on machines without a common disk.
 TEST_F(DataOrderProcesses, RefuseToSeeOtherFiles) {

@@ -11,18 +11,6 @@ class MonitorMemory : public MemoryRuns {
   }
 };
 
-TEST_F(MonitorMemory, IsAsPredicted) {
-  for (const std::string flags :
-       {"--watch-every 2 --agc 0.1 --ranks 2", "--watch-every 1 --precision bf16 --ranks 4",
-        "--tied-head --watch-every 1 --agc 0.1 --micro-batch 2"})
-    EXPECT_TRUE(as_predicted(run8("--steps 2 " + flags))) << flags;
-}
-
-TEST_F(MonitorMemory, AllOffIsChapter08) {
-  EXPECT_EQ(run8("--ranks 2")["memory"],
-            report("08_zero1", "--batch 8 --layers 2 --threads 1 --ranks 2")["memory"]);
-}
-
 // A copy of the old weights of a shard; limbs of 3 norms and one count for each of 28 tensors, of 3
 // streams and of each rank; and the largest elements. In 16 bits, an F32 copy of a stream.
 TEST_F(MonitorMemory, ACopyOfTheShardAndLimbs) {

@@ -2,10 +2,9 @@
 // ranks. (events.cpp compares all that it sees, byte for byte.)
 #include "chapters/29_monitor/watch.h"
 
-#include <numeric>
-
 #include "common/comm/self_comm.h"
-#include "tests/common/same_trace.h"
+#include "tests/common/programs.h"
+#include "tests/kernels/testing.h"
 
 namespace ladder::test {
 namespace {
@@ -23,11 +22,6 @@ class WatchedStep : public ::testing::Test {
     }
     return all;
   }
-  static double norm(Tensor x) {
-    const float* const f = x.data<float>();
-    return std::sqrt(std::inner_product(f, f + x.size(), f, 0.0));
-  }
-
   const GptConfig config{.name = "test",
                          .layers = 2,
                          .heads = 2,
@@ -82,32 +76,7 @@ TEST_F(WatchedStep, ASkippedStepHasNoUpdate) {
   EXPECT_EQ(watch.seen()->whole(Of::Update), 0);
 }
 
-class WatchRuns : public SameTraceSmall {};
-
-TEST_F(WatchRuns, ChangeNoBit) {
-  for (const std::string flags :
-       {"--batch 8 --clip 1 ", "--batch 8 --precision bf16 --tied-head "}) {
-    const Trace plain = trace("08_zero1", flags + "--ranks 2");
-    std::filesystem::remove_all(path("events"));
-    for (const std::string watched : {"", "--watch-every 1 --alarms --events events"})
-      EXPECT_TRUE(same_trace(plain, trace("29_monitor", flags + "--ranks 2 " + watched)));
-  }
-}
-
-// Chapter 14 on ranks and in 16 bits.
-TEST_F(WatchRuns, RowsAreClippedAsOnOneRank) {
-  const std::string flags = "--batch 8 --agc 0.02 --clip 0.5 --spike-guard 4 --bad-batch 2 ";
-  const Trace alone = trace("14_stability", flags);
-  for (const std::string layout :
-       {"--ranks 1", "--ranks 2", "--ranks 4 --micro-batch 1", "--ranks 8"})
-    EXPECT_TRUE(same_trace(alone, trace("29_monitor", flags + layout))) << layout;
-  const Trace narrow = trace("29_monitor", flags + "--precision bf16 ");
-  EXPECT_TRUE(same_trace(narrow, trace("29_monitor", flags + "--precision bf16 --ranks 4")));
-  EXPECT_TRUE(
-      different_trace(narrow, trace("29_monitor", "--batch 8 --clip 0.5 --precision bf16")));
-  EXPECT_TRUE(
-      different_trace(alone, trace("29_monitor", flags + "--ranks 2 --fault swap:all_reduce:2")));
-}
+using WatchRuns = Programs;
 
 // The alarm of a rank stands, but a checkpoint may go on with other ranks.
 TEST_F(WatchRuns, CheckpointsKnowNoRanks) {

@@ -40,7 +40,7 @@ class Packages:
         self.done = self.folder / ("done " + " ".join(self.wanted + self.data))
 
     def require(self, install):
-        """Makes it, if it may; otherwise skips the test."""
+        """Makes the environment if it may install packages; otherwise skips the test."""
         if self.done.exists():
             return
         if not install:
@@ -84,7 +84,7 @@ class Environment(Packages):
 
 
 def flags():
-    """Those of all tests."""
+    """The flags of all tests."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=Path, required=True, help="a build folder, with bin/")
     parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")

@@ -48,7 +48,7 @@ def validation_rows(text, T):
 
 @torch.no_grad()
 def mean_loss(model, text, T, dtype):
-    """Of the validation, computed in `dtype`."""
+    """The mean loss of the validation, computed in `dtype`."""
     model = model.to(dtype).eval()
     if hasattr(model, "set_experts_implementation"):  # the grouped products of 5 know no FP64
         model.set_experts_implementation("eager")
@@ -71,7 +71,7 @@ def answer(model, job, tokenizer=None):
 
 @torch.no_grad()
 def confuse(model, how):
-    """What a reader might take for what: a LLaMA with rows in other places."""
+    """Puts rows of a LLaMA in places that a reader might take for the right ones."""
     config = model.config
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     for layer in model.model.layers:
@@ -92,7 +92,7 @@ def confuse(model, how):
 
 @torch.no_grad()
 def confuse_experts(model, how):
-    """The same of a Mixtral. transformers 5 have the matrices of all experts in one tensor."""
+    """The same for a Mixtral. In transformers 5 the matrices of all experts are one tensor."""
     for layer in model.model.layers:
         moe = layer.block_sparse_moe if hasattr(layer, "block_sparse_moe") else layer.mlp
         fused = hasattr(moe.experts, "gate_up_proj")

@@ -17,7 +17,7 @@
 namespace ladder {
 namespace {
 
-/// Whether the operation that comes now is to fail; errno says how.
+/// Counts an operation. Returns whether it must fail; errno says how.
 bool fails() {
   const int now = std::atomic_ref(bad_disk.operations)++;
   if (now == bad_disk.die_at) ::kill(::getpid(), SIGKILL);

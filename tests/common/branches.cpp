@@ -1,5 +1,5 @@
-// Branches beside the trunk: their flags, which all other programs refuse by the branch's name, and
-// checkpoints that go from one to the other.
+// Branches: they have the flags of a table, all other programs refuse these flags and name the
+// branch, and checkpoints go from a branch to its parent and back.
 #include "common/run/branches.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 class Branches : public Programs {
  protected:
   /// What --help says of a flag, up to the next one; empty: the chapter does not have it.
-  std::string help_of(const std::string& chapter, const BranchFlag& added) const {
+  std::string help_of(const std::string& chapter, const std::string& flag) const {
     const std::string all = run(chapter, {"--help"}).out;
-    const size_t begin = all.find("  " + std::string(added.flag) + " ");
+    const size_t begin = all.find("  " + flag + " ");
     if (begin == all.npos) return "";
     return all.substr(begin, all.find("\n  --", begin) - begin);
   }
@@ -39,18 +39,18 @@ class Branches : public Programs {
 
 TEST_F(Branches, HaveTheFlagsOfTheTable) {
   const std::vector<std::string> all = chapters_from("01_sgd");
-  for (const BranchFlag& added : branch_flags()) {
-    const std::string chapter(added.chapter);
-    if (!has(all, chapter)) continue;
-    const std::string help = help_of(chapter, added);
-    EXPECT_NE(help, "") << added.flag << " is none of " << chapter;
-    EXPECT_NE(help.find(added.value), help.npos) << added.value << " in\n" << help;
-  }
+  for (const auto& [chapter, adds] : branches())
+    for (const std::string& added : adds) {
+      if (!has(all, chapter)) continue;
+      const std::string help = help_of(chapter, words(added)[0]);
+      EXPECT_NE(help, "") << added << " is none of " << chapter;
+      EXPECT_NE(help.find(words(added).back()), help.npos) << added << " in\n" << help;
+    }
 }
 
 TEST_F(Branches, HaveNoFlagThatIsNotInTheTable) {
   std::set<std::string> known;
-  for (const BranchFlag& added : branch_flags()) known.emplace(added.flag);
+  for (const Branch& branch : branches()) known.insert(branch.adds.begin(), branch.adds.end());
   for (const std::string& chapter : chapters_from("01_sgd")) {
     const bool is_trunk = chapter < "14";
     for (const std::string& flag : flags_of(chapter))
@@ -63,18 +63,19 @@ TEST_F(Branches, HaveNoFlagThatIsNotInTheTable) {
 
 TEST_F(Branches, AreNamedByAllOtherPrograms) {
   const std::vector<std::string> all = chapters_from("01_sgd");
-  for (const BranchFlag& added : branch_flags()) {
-    if (!has(all, added.chapter)) continue;
-    const std::vector<std::string> branch = chapters_from(added.chapter);
-    for (const std::string& chapter : some_chapters_from("01_sgd")) {
-      // The value of a flag that an earlier chapter does not have is no matter of a branch.
-      if (has(branch, chapter) || (!added.value.empty() && help_of(chapter, added).empty()))
-        continue;
-      const std::string value(added.value.empty() ? "1" : added.value);
-      const Ended ended = run(chapter, small_run(std::string(added.flag) + " " + value));
-      EXPECT_EQ(ended.status, 2) << chapter << " " << added.flag;
-      EXPECT_EQ(ended.err, "error: " + branch_of(added.flag, added.value) + "\n") << chapter;
-    }
+  for (const auto& [branch, adds] : branches()) {
+    if (!has(all, branch)) continue;
+    const std::vector<std::string> those = chapters_from(branch);
+    for (const std::string& chapter : some_chapters_from("01_sgd"))
+      for (const std::string& added : adds) {
+        const bool is_value = words(added).size() == 2;
+        // A chapter without the flag does not know its values, either.
+        if (has(those, chapter) || (is_value && help_of(chapter, words(added)[0]).empty()))
+          continue;
+        const Ended ended = run(chapter, small_run(is_value ? added : added + " 1"));
+        EXPECT_EQ(ended.status, 2) << chapter << " " << added;
+        EXPECT_EQ(ended.err, "error: " + branch_of(added) + "\n") << chapter;
+      }
   }
 }
 

@@ -1,4 +1,4 @@
-// What a file holds, told by its first page and by what is said of it.
+// What a file holds: find_format() knows it by the content of the file and by --tokens.
 #include <cstring>
 #include <vector>
 
@@ -19,7 +19,7 @@ class DataFormat : public testing::Test {
     }
     return bytes;
   }
-  /// Numbers as a tokenizer's are: few of them most of the time. A tenth is below 256.
+  /// Numbers like those of a tokenizer. A tenth of them are below 256.
   static std::vector<int64_t> tokens(int64_t count, int64_t vocab = 50257) {
     std::vector<int64_t> all;
     for (int64_t i = 0; i < count; ++i)

@@ -1,29 +1,24 @@
 // Text as data: what is held out, what is refused, and that a batch depends on counters alone.
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include "common/data/text.h"
 #include "common/error.h"
 #include "kernels/kernels.h"
+#include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
 namespace {
 
 constexpr int64_t kT = 8;
-
-/// What every read fails with; 0: none does.
-int failing_reads = 0;
 
 /// The most memory that this process has had.
 int64_t peak_bytes() {
@@ -32,21 +27,7 @@ int64_t peak_bytes() {
   return usage.ru_maxrss * int64_t{1024};
 }
 
-}  // namespace
-}  // namespace ladder
-
-// In place of the C library's pread, so that a disk can fail. Its headers may define the name.
-extern "C" ssize_t failing_pread(int file, void* bytes, size_t count, off_t at) __asm__("pread");
-extern "C" ssize_t failing_pread(int file, void* bytes, size_t count, off_t at) {
-  if (ladder::failing_reads == 0) return ::syscall(SYS_pread64, file, bytes, count, at);
-  errno = ladder::failing_reads;
-  return -1;
-}
-
-namespace ladder {
-namespace {
-
-/// A file whose byte at i is i mod 251: each sequence tells where it starts.
+/// Byte i of the file is i mod 251. So a sequence shows where it starts.
 class TextTest : public testing::Test {
  protected:
   Text write(int64_t size) {
@@ -149,7 +130,8 @@ TEST_F(TextTest, SequencesAreKeyedByTheirIndex) {
   EXPECT_NE(values(part.tokens), values(whole.slice(4, 2).tokens));
 }
 
-// The shortest text has 73 places to start: from one more the last target would be held out.
+// In the shortest text there are 73 places where a sequence can start. From the next place, its
+// last target would be in the held-out part.
 TEST_F(TextTest, DrawsStayInTheTrainingPart) {
   const Text text = write(90);  // 81 bytes to train on
   const Batch b = batch(64);
@@ -192,7 +174,7 @@ TEST_F(TextTest, AForeignTokenIsRefusedWhereItIsDrawn) {
       "token 81 is 81, and the vocabulary has 80; --vocab or --tokenizer sets another");
 }
 
-// Whatever another program does to the file: one line that names it.
+// If another program changes the file, the error is one line that names it.
 TEST_F(TextTest, RefusesAFileThatChanges) {
   const Batch b = batch(4);
   for (const auto& [size, says] :
@@ -223,10 +205,11 @@ TEST_F(TextTest, KeepsTheFileThatItOpened) {
 }
 
 TEST_F(TextTest, SaysWhereADiskFails) {
+  const RepairDisk repair;
   const Text text = write(2000);
-  failing_reads = EIO;
+  bad_disk.unreadable = "text";
   EXPECT_USER_ERROR(text.draw_validation(batch(1), 0), "/text: cannot be read: Input/output error");
-  failing_reads = 0;
+  bad_disk = {};
   text.draw_validation(batch(1), 0);
 }
 

@@ -1,33 +1,45 @@
 // Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt, for
-// ThreadSanitizer tests/*/threads_runs.txt, and under mpirun tests/*/mpi_runs.txt. A test of a
-// table is one of GoogleTest, on each of the models that stand above it.
+// ThreadSanitizer tests/*/threads_runs.txt, on the CUDA kernels tests/*/cuda_runs.txt, and under
+// mpirun tests/*/mpi_runs.txt. A test of a table is one of GoogleTest, on each of the models that
+// stand above it.
+//
+// Two words stand for several chapters, and a test with such a word is a test for each of them:
+// `ranks` for those of tests/common/ranks.h, and `06_checkpointing+` for all that descend from
+// that chapter, and for itself.
 //
 // clang-format off
 //   on exact                   the tests below run on each table of kernels with each small model,
 //   on small: --layers 2       or with these flags; lines that follow each other add up
-//   test AnyThreads            its name
-//   steps 3                    not kSteps
-//   text 400                   so many bytes of the text, for a short validation;
-//   text +2000                 or so many more, to hold out a long sequence
-//   processes 4                the runs below, but for `run`, are of so many processes of mpirun
-//   run 04_clipping --clip 1   what the lines below are compared with; their flags come on top of it
+//   test AnyThreads            begins a test; its name
+//   steps 3                    how many steps, instead of kSteps
+//   text 400                   takes so many bytes of the text, for a short validation;
+//   text +2000                 or adds so many, to hold out a long sequence
+//   processes 4                mpirun starts so many processes for the runs below, except `run`
+//   run 04_clipping --clip 1   what the lines below are compared with; they take its flags, too,
+//                              except those that they give themselves
+//   each --ranks 2 | --ranks 4 the lines below are repeated with each of these, up to the next `run`;
+//                              "recv:0..3" are recv:0, recv:1, recv:2, recv:3
 //   same --threads 2           the same bits, of the same chapter
 //   same 06_checkpointing      or of another
 //   equal 06_checkpointing     the same bits, with these flags alone
-//   other --seed 2             other weights at the end, also than those of all `other` lines above
-//   resumed                    the same bits when it stops half-way, saves, and a new run goes on
-//   half --ranks 4             the first half, which saves
-//   files 06_checkpointing     its first half has the bits of that one, and saves the same files
+//   other --seed 2             other weights at the end than `run` and all `other` lines above
+//   lost --fault skip:recv:1   other weights at the end; they may be NaN, because a rank may have
+//                              computed with what it never got
+//   norm --fault ...           another norm of the gradients in the first step
+//   loss --fault ...           another loss in the first step, and the same norm
+//   near 0.01 --tp 4           losses and norms that differ by at most that share
+//   far 0.01 --seed 2          a loss or norm that differs by more, or is NaN
+//   resumed                    the same bits if a run stops half-way, saves, and a new run goes on
+//   half --ranks 4             runs the first half, and saves
+//   files 06_checkpointing     its first half has the bits of `half`, and saves the same files
 //   rest 08_zero1 --ranks 2    goes on from `half`, and both together have the same bits
 //   tells --tp 2               the same losses of validation, and the same text sampled
 // clang-format on
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <fstream>
 #include <ostream>
 #include <sstream>
 
+#include "tests/common/ranks.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -35,23 +47,54 @@ namespace {
 
 struct Line {
   std::string verb, chapter, flags;
+  double share = 0;  ///< of near and far
 };
 
 struct EqualRuns {
   std::string name, model;
-  std::vector<Line> lines;
+  std::vector<Line> lines{};
 };
 void PrintTo(const EqualRuns& test, std::ostream* out) { *out << test.model; }
 
-/// "same 06_checkpointing --clip 1": a chapter begins with a digit, and may be left out.
+/// "near 0.01 06_checkpointing --clip 1": a chapter is a word that is no flag, and may be left out.
 Line parse_line(const std::string& text) {
   std::istringstream in(text);
-  Line line;
-  in >> line.verb >> std::ws;
-  const std::array numbers{"steps", "text", "processes"};
-  if (std::ranges::count(numbers, line.verb) == 0 && std::isdigit(in.peek())) in >> line.chapter;
-  std::getline(in, line.flags);
-  return line;
+  std::string verb, share = "0", word, rest;
+  in >> verb;
+  if (verb == "near" || verb == "far") in >> share;
+  in >> word;
+  std::getline(in, rest);
+  const bool is_flag = word.starts_with('-');
+  if (is_several(word) || (!is_flag && word.find('_') != std::string::npos))
+    return {verb, word, rest, std::stod(share)};
+  return {verb, "", " " + word + rest, std::stod(share)};
+}
+
+/// `flags` but for those that `others` give, too.
+std::string without(const std::string& flags, const std::string& others) {
+  const std::vector<std::string> given = words(others);
+  std::string rest;
+  bool keep = true;
+  for (const std::string& word : words(flags)) {
+    if (word.starts_with("--")) keep = std::ranges::count(given, word) == 0;
+    if (keep) rest += " " + word;
+  }
+  return rest;
+}
+
+/// A test for each chapter that a word of it stands for; `folder` is that of the table.
+std::vector<EqualRuns> for_chapters(const EqualRuns& test, const std::string& folder) {
+  std::string word;
+  for (const Line& line : test.lines)
+    if (is_several(line.chapter)) word = line.chapter;
+  if (word.empty()) return {{folder + "_" + test.name, test.model, test.lines}};
+  std::vector<EqualRuns> all;
+  for (const std::string& chapter : chapters_of(word)) {
+    all.push_back({chapter + "_" + test.name, test.model, test.lines});
+    for (Line& line : all.back().lines)
+      if (line.chapter == word) line.chapter = chapter;
+  }
+  return all;
 }
 
 /// The models of "on exact" or "on NAME: FLAGS".
@@ -63,16 +106,16 @@ std::vector<Exact> models_of(const std::string& text) {
 }
 
 std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
-  std::ifstream in(file);
   std::vector<EqualRuns> all, block;
   std::vector<Exact> models;
   bool in_models = false;
   const auto finish = [&] {
-    all.insert(all.end(), block.begin(), block.end());
+    for (const EqualRuns& test : block)
+      for (EqualRuns& one : for_chapters(test, file.parent_path().filename().string()))
+        all.push_back(std::move(one));
     block.clear();
   };
-  for (std::string text; std::getline(in, text);) {
-    if (text.empty() || text[0] == '#') continue;
+  for (const std::string& text : table_lines(file)) {
     if (text.starts_with("on ")) {
       if (!in_models) models.clear();
       const std::vector<Exact> more = models_of(text);
@@ -80,10 +123,7 @@ std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
     } else if (text.starts_with("test ")) {
       finish();
       for (const Exact& model : models)
-        block.push_back(
-            {file.parent_path().filename().string() + "_" + text.substr(5) + "_" + model.name,
-             model.flags,
-             {}});
+        block.push_back({text.substr(5) + "_" + model.name, model.flags});
     } else {
       CHECK(!block.empty(), "{}: no test above: {}", file.string(), text);
       for (EqualRuns& test : block) test.lines.push_back(parse_line(text));
@@ -106,6 +146,7 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
   int64_t steps = kSteps;
   int processes = 0;  ///< of mpirun; 0: without it
   Line base;
+  std::vector<std::string> each;
   Trace whole, first_half;
   std::string base_tells;
   std::vector<Trace> others;
@@ -117,7 +158,7 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
   }
   std::string flags(const Line& line) const {
     const bool alone = line.verb == "run" || line.verb == "equal";
-    return GetParam().model + (alone ? "" : base.flags + " ") + line.flags;
+    return GetParam().model + (alone ? "" : without(base.flags, line.flags)) + " " + line.flags;
   }
   Trace of(const Line& line, const std::string& more = "", Range range = {0, -1}) const {
     if (range.end < 0) range.end = steps;
@@ -140,27 +181,49 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
     for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
       EXPECT_TRUE(read("half" + file) == read("other" + file)) << file;
   }
-  void expect(const Line& line) {
+  /// A line that sets something for those below.
+  bool set(const Line& line) {
     if (line.verb == "steps") {
       steps = std::stoll(line.flags);
     } else if (line.verb == "processes") {
       processes = std::stoi(line.flags);
     } else if (line.verb == "text") {
       const std::string text = read("text.txt");
-      const bool longer = line.flags[0] == '+';
+      const bool longer = line.flags.starts_with(" +");
       const std::string part = text.substr(0, std::stoul(line.flags));
       write("text.txt", longer ? text + part : part);
     } else if (line.verb == "run") {
       base = line;
+      each = {""};
       whole = of(line);
       others = {whole};
       base_tells.clear();
-    } else if (line.verb == "same" || line.verb == "equal") {
+    } else if (line.verb == "each") {
+      each = with_each(each, line.flags);
+    } else {
+      return false;
+    }
+    return true;
+  }
+  void expect(const Line& line) {
+    if (line.verb == "same" || line.verb == "equal") {
       EXPECT_TRUE(same_trace(whole, of(line)));
     } else if (line.verb == "other") {
       const Trace run = of(line);
       for (const Trace& before : others) EXPECT_TRUE(different_trace(before, run));
       others.push_back(run);
+    } else if (line.verb == "lost") {
+      EXPECT_TRUE(ends_elsewhere(whole, of(line)));
+    } else if (line.verb == "norm") {
+      EXPECT_NE(of(line).steps.at(0).grad_norm, whole.steps.at(0).grad_norm);
+    } else if (line.verb == "loss") {
+      const Trace run = of(line);
+      EXPECT_NE(run.steps.at(0).loss, whole.steps.at(0).loss);
+      EXPECT_EQ(run.steps.at(0).grad_norm, whole.steps.at(0).grad_norm);
+    } else if (line.verb == "near") {
+      EXPECT_TRUE(near(of(line), whole, line.share));
+    } else if (line.verb == "far") {
+      EXPECT_FALSE(near(of(line), whole, line.share));
     } else if (line.verb == "half") {
       std::filesystem::remove_all(path("half"));
       first_half = of(line, " --save half", {0, steps / 2});
@@ -184,8 +247,12 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
 
 TEST_P(Runs, AreEqual) {
   for (const Line& line : GetParam().lines) {
-    SCOPED_TRACE(base.chapter + base.flags + ": " + line.verb + " " + line.chapter + line.flags);
-    expect(line);
+    if (set(line)) continue;
+    for (const std::string& more : each) {
+      const std::string flags = line.flags + more;
+      SCOPED_TRACE(base.chapter + " " + base.flags + ": " + line.verb + " " + line.chapter + flags);
+      expect({line.verb, line.chapter, flags, line.share});
+    }
   }
 }
 

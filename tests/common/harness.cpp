@@ -1,5 +1,5 @@
-// The harness itself: what same_trace accepts, and everything that it must not; and the pairwise
-// choice: nothing illegal, nothing missing, and not everything.
+// The harness itself: what same_trace accepts, and what it must not accept; and the pairwise
+// choice, which has no illegal row, no pair missing, and not all rows.
 #include <algorithm>
 #include <functional>
 #include <stdexcept>
@@ -46,7 +46,7 @@ TEST(SameTrace, NamesTheStepAndTheField) {
 }
 
 TEST(SameTrace, RefusesWhatIsNoWholeTrace) {
-  // Broken alike on both sides: equal text, and still no equality.
+  // Both sides are broken in the same way. The texts are equal, but there is no equality.
   const auto both = [](auto change) {
     return message(same_trace(changed(change), changed(change)));
   };
@@ -96,25 +96,6 @@ TEST(ParseTrace, TakesTheLinesOfTheDesign) {
   EXPECT_TRUE(is_whole({.range = {7, 8}, .steps = steps}));
   EXPECT_ANY_THROW(parse_trace("{\"step\":7}\n"));
   EXPECT_ANY_THROW(parse_trace("step 7\n"));
-}
-
-class RunsPrograms : public Programs {};
-
-TEST_F(RunsPrograms, AndTellsHowTheyEnded) {
-  EXPECT_EQ(run("01_sgd", {"--help"}).status, 0);
-  EXPECT_NE(run("01_sgd", {"--help"}).out.find("--data"), std::string::npos);
-  const Ended ended = run("01_sgd", {"--no-such-flag"});
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_EQ(ended.out, "");
-  EXPECT_NE(ended.err, "");
-  EXPECT_ANY_THROW(run("00_none", {}));
-}
-
-TEST_F(RunsPrograms, FlagsOfATestGoBeforeTheSmallRun) {
-  const std::vector<std::string> args = small_run("--model tiny --quiet");
-  EXPECT_EQ(std::count(args.begin(), args.end(), "--model"), 1);
-  EXPECT_EQ(std::count(args.begin(), args.end(), "nano"), 0);
-  EXPECT_EQ(std::count(args.begin(), args.end(), "--data"), 1);
 }
 
 TEST(Chapters, FollowTheTree) {

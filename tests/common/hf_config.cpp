@@ -1,9 +1,6 @@
 // config.json: what is written describes the model, and one that describes another is refused.
 
-#include <nlohmann/json.hpp>
-
-#include "common/hf/config.h"
-#include "tests/common/run_files.h"
+#include "tests/common/hf_model.h"
 
 namespace ladder {
 namespace {
@@ -12,11 +9,8 @@ using nlohmann::json;
 
 json written() { return hf_config(preset("tiny")); }
 
-/// What the check says of a config.json of `tiny` with one key changed.
 std::string refusal(const std::string& key, const json& value) {
-  json config = written();
-  config[key] = value;
-  return user_error([&] { check_hf_config(config, preset("tiny")); });
+  return config_refusal(preset("tiny"), key, value);
 }
 
 TEST(HfConfig, WhatIsWrittenIsAccepted) {

@@ -1,4 +1,4 @@
-// JSON that anyone may have written, and files that fail while they are read.
+// JSON of unknown origin, and files that fail while they are read.
 
 #include <filesystem>
 

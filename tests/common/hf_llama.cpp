@@ -1,8 +1,4 @@
-// A LLaMA as Hugging Face has it: names, rows, config.json.
-#include <cmath>
-#include <cstring>
-#include <set>
-
+// A LLaMA and a Mixtral as Hugging Face has them: names, rows, config.json.
 #include "tests/common/hf_model.h"
 
 namespace ladder {
@@ -10,43 +6,70 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t C = 16, NH = 4, NKV = 2, HS = 4, F = 6;
+constexpr int64_t C = 16, NH = 4, NKV = 2, HS = 4, F = 8;
 
-/// Two layers; four heads in two groups.
-GptConfig small_llama() {
-  GptConfig config = preset("llama-nano");
-  config.layers = 2;
-  config.heads = NH;
-  config.kv_heads = NKV;
-  config.channels = C;
+GptConfig with_hidden(GptConfig config) {
   config.hidden = F;
-  config.vocab = 5;
-  config.padded_vocab = 8;
+  return config;
+}
+GptConfig small_llama() { return with_hidden(small_of("llama-nano", C)); }
+GptConfig small_mixtral() {
+  GptConfig config = with_hidden(small_of("moe-nano", C));
+  config.experts.count = 3;
   return config;
 }
 
-class HfLlama : public HfModel {
+class HfRows : public HfModel {
  protected:
-  HfLlama() : HfModel(small_llama()) {}
+  explicit HfRows(const GptConfig& config) : HfModel(config) {}
+
+  /// The weights beside those of blocks, and these of each block.
+  static std::set<std::string> wanted(const std::vector<std::string>& of_block) {
+    std::set<std::string> all{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"};
+    for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+      for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                               "self_attn.o_proj", "input_layernorm", "post_attention_layernorm"})
+        all.insert(layer + name + ".weight");
+      for (const std::string& name : of_block) all.insert(layer + name + ".weight");
+    }
+    return all;
+  }
   /// Row `row` of theirs is row `other` of ours.
   static void expect_row(const std::vector<float>& theirs, int64_t row, const float* ours,
                          int64_t other) {
     EXPECT_EQ(std::memcmp(&theirs[static_cast<size_t>(row * C)], ours + other * C, C * 4), 0)
         << row << " " << other;
   }
+  /// Gate and up are one matrix here, whose rows alternate.
+  void expect_alternate(const std::string& both, const std::string& gate, const std::string& up) {
+    const auto* mine = ours(both).data<float>();
+    const auto gates = theirs(gate, {F, C}), ups = theirs(up, {F, C});
+    for (int64_t f = 0; f < F; ++f) {
+      expect_row(gates, f, mine, 2 * f);
+      expect_row(ups, f, mine, 2 * f + 1);
+    }
+  }
+};
+
+class HfLlama : public HfRows {
+ protected:
+  HfLlama() : HfRows(small_llama()) {}
+};
+class HfMixtral : public HfRows {
+ protected:
+  HfMixtral() : HfRows(small_mixtral()) {}
 };
 
 TEST_F(HfLlama, HasTheTensorsOfTheirs) {
-  std::set<std::string> wanted{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"};
-  for (const std::string l : {"0", "1"})
-    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-                             "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
-                             "input_layernorm", "post_attention_layernorm"})
-      wanted.insert("model.layers." + l + "." + name + ".weight");
-  std::set<std::string> found;
-  const SafetensorsReader file(path_);
-  for (const auto& [name, entry] : file.entries()) found.insert(name);
-  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(names(), wanted({"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}));
+}
+
+TEST_F(HfMixtral, HasTheTensorsOfTheirs) {
+  std::vector<std::string> of_block{"block_sparse_moe.gate"};
+  for (const char* e : {"0", "1", "2"})
+    for (const char* name : {"w1", "w2", "w3"})
+      of_block.push_back(fmt::format("block_sparse_moe.experts.{}.{}", e, name));
+  EXPECT_EQ(names(), wanted(of_block));
 }
 
 TEST_F(HfLlama, HeadsOfAGroupLieTogetherHereAndApartThere) {
@@ -65,22 +88,15 @@ TEST_F(HfLlama, HeadsOfAGroupLieTogetherHereAndApartThere) {
 
 TEST_F(HfLlama, GateAndUpAlternateHere) {
   const std::string at = "model.layers.0.mlp.";
-  const auto* both = ours(at + "gate_up_proj.weight").data<float>();
-  const auto gate = theirs(at + "gate_proj.weight", {F, C});
-  const auto up = theirs(at + "up_proj.weight", {F, C});
-  for (int64_t f = 0; f < F; ++f) {
-    expect_row(gate, f, both, 2 * f);
-    expect_row(up, f, both, 2 * f + 1);
-  }
+  expect_alternate(at + "gate_up_proj.weight", at + "gate_proj.weight", at + "up_proj.weight");
   theirs(at + "down_proj.weight", {C, F});
 }
 
-TEST_F(HfLlama, RoundTrip) {
-  write_file(dir_ / "config.json", hf_config(small_llama()).dump());
-  SmallModel other{.config = small_llama()};
-  std::fill_n(other.params.data<float>(), other.params.size(), std::nanf(""));
-  EXPECT_EQ(load(other), "");
-  expect_same(other);
+TEST_F(HfMixtral, GateAndUpOfAnExpertAlternateHere) {
+  const std::string at = "model.layers.1.block_sparse_moe.experts.2.";
+  expect_alternate(at + "w13.weight", at + "w1.weight", at + "w3.weight");
+  const auto down = theirs(at + "w2.weight", {C, F});
+  EXPECT_EQ(std::memcmp(down.data(), ours(at + "w2.weight").ptr, down.size() * 4), 0);
 }
 
 TEST_F(HfLlama, AnotherModelIsRefusedWithBothValues) {
@@ -88,8 +104,8 @@ TEST_F(HfLlama, AnotherModelIsRefusedWithBothValues) {
             "num_key_value_heads is 1, but this model has 2; see --model");
   EXPECT_EQ(refusal("num_key_value_heads", nullptr),
             "num_key_value_heads is 4, but this model has 2; see --model");
-  EXPECT_EQ(refusal("intermediate_size", 8),
-            "intermediate_size is 8, but this model has 6; see --model");
+  EXPECT_EQ(refusal("intermediate_size", 9),
+            "intermediate_size is 9, but this model has 8; see --model");
   EXPECT_EQ(refusal("head_dim", 8), "head_dim is 8, but this model has 4; see --model");
   EXPECT_EQ(refusal("rms_norm_eps", 1e-6), "rms_norm_eps is 1e-06, but Ladder computes with 1e-05");
   EXPECT_EQ(refusal("hidden_act", "gelu"),
@@ -181,17 +197,26 @@ TEST_F(HfLlama, EachDescriptionOfAnglesIsThatOfTheModel) {
   EXPECT_USER_ERROR(check_hf_config(both, small_llama()), "rope_theta is 500000.0");
 }
 
-TEST_F(HfLlama, AMixtureIsNoModelOfTheirs) {
-  GptConfig mixture = small_llama();
-  mixture.norm = Norm::Layer;
-  SmallModel model{.config = mixture};
-  EXPECT_NE(load(model).find("a mixture of the parts"), std::string::npos);
-  EXPECT_EQ(hf_config(mixture).at("model_type"), "ladder");
-  model.fill(2);
-  model.save(dir_ / "run", 3);
-  SmallModel other{.config = mixture};
-  EXPECT_EQ(other.load(dir_ / "run"), 3);
-  EXPECT_EQ(other.bytes(), model.bytes());
+TEST_F(HfMixtral, AnotherModelIsRefusedWithBothValues) {
+  EXPECT_EQ(refusal("num_local_experts", 8),
+            "num_local_experts is 8, but this model has 3; see --experts");
+  EXPECT_EQ(refusal("num_experts_per_tok", 1),
+            "num_experts_per_tok is 1, but this model has 2; see --experts-per-token");
+  EXPECT_EQ(refusal("intermediate_size", 9),
+            "intermediate_size is 9, but this model has 8; see --hidden");
+  EXPECT_EQ(refusal("num_key_value_heads", 4),
+            "num_key_value_heads is 4, but this model has 2; see --kv-heads");
+  const int64_t T = small_mixtral().seq_len;
+  EXPECT_EQ(refusal("sliding_window", T), "") << "it holds the whole sequence";
+  EXPECT_NE(refusal("sliding_window", T - 1), "");
+  EXPECT_NE(refusal("router_jitter_noise", 0.1), "");
+  EXPECT_EQ(refusal("model_type", "llama"),
+            "model_type is \"llama\"; legal for this model is \"mixtral\"");
+  EXPECT_NE(refusal("model_type", nullptr), "");
+  EXPECT_NE(refusal("rope_theta", 1e6), "");
+  // What a config.json leaves out is that of Mixtral 8x7B.
+  EXPECT_FALSE(
+      check_hf_config({{"model_type", "mixtral"}, {"vocab_size", 32000}}, preset("mixtral-8x7b")));
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 // Weights in the layout of Hugging Face's GPT-2, held against its own definition.
 
-#include <cmath>
-#include <set>
-
 #include "tests/common/hf_model.h"
 
 namespace ladder {
@@ -13,34 +10,7 @@ constexpr int64_t C = 8, NH = 2, HS = 4;
 class Weights : public HfModel {
  protected:
   Weights() : HfModel(small_config()) {}
-
-  /// Writes the tensors of path_ again under other names; no name: left out.
-  template <class Rename>
-  std::string renamed(Rename rename, std::vector<SafetensorsPlan::Entry> more = {}) {
-    const SafetensorsReader reader(path_);
-    std::vector<SafetensorsPlan::Entry> entries;
-    std::vector<std::vector<std::byte>> bytes;
-    std::vector<Tensor> tensors;
-    for (const ParamSpec& s : model_.layout.specs()) {
-      const std::string name = rename(s.name);
-      if (name.empty()) continue;
-      const auto& entry = reader.entries().at(s.name);
-      Shape shape;
-      for (int64_t extent : entry.shape) shape.dims[shape.rank++] = extent;
-      entries.push_back({name, Dtype::F32, shape});
-      bytes.push_back(reader.bytes(entry));
-      tensors.push_back({.ptr = bytes.back().data(), .shape = shape});
-    }
-    for (const auto& extra : more) {
-      entries.push_back(extra);
-      tensors.push_back(model_.arena.zeros(Mem::Param, extra.name, extra.dtype, extra.shape));
-    }
-    write_safetensors(dir_ / "renamed", entries, tensors);
-    return dir_ / "renamed";
-  }
 };
-
-const auto kSame = [](const std::string& name) { return name; };
 
 TEST_F(Weights, Conv1dIsTransposed) {
   const auto fc = theirs("transformer.h.1.mlp.c_fc.weight", {C, 4 * C});
@@ -71,72 +41,90 @@ TEST_F(Weights, QkvIsNotHeadByHead) {
 TEST_F(Weights, EmbeddingsAndHeadLieAsOursWithoutPadding) {
   const SafetensorsReader file(path_);
   for (const char* name : {"transformer.wte.weight", "lm_head.weight"}) {
-    const auto bytes = file.bytes(file.expect(name, Dtype::F32, {5, C}));
+    const auto bytes = bytes_of(file, file.expect(name, Dtype::F32, {5, C}));
     EXPECT_EQ(std::memcmp(bytes.data(), ours(name).ptr, bytes.size()), 0) << name;
   }
   file.expect("transformer.wpe.weight", Dtype::F32, {4, C});
-}
-
-TEST_F(Weights, RoundTripAndPaddingIsZero) {
-  SmallModel other;
-  std::fill_n(other.params.data<float>(), other.params.size(), std::nanf(""));
-  EXPECT_EQ(load(path_, other), "");
-  expect_same(other);
-  SmallModel from_directory;
-  EXPECT_EQ(load(dir_.path(), from_directory), "");
-  expect_same(from_directory);
 }
 
 TEST_F(Weights, NamesMayLackThePrefixAndMasksAreSkipped) {
   const auto rename = [](const std::string& name) {
     return name.starts_with("transformer.") ? name.substr(12) : name;
   };
-  const std::string path = renamed(rename, {{"h.0.attn.bias", Dtype::F32, {1, 1, 4, 4}},
-                                            {"h.0.attn.masked_bias", Dtype::U8, {1}}});
-  SmallModel other;
-  EXPECT_EQ(load(path, other), "");
-  expect_same(other);
+  rewrite(rename, Dtype::F32,
+          {{"h.0.attn.bias", Dtype::F32, {1, 1, 4, 4}}, {"h.0.attn.masked_bias", Dtype::U8, {1}}});
+  expect_loads(path_);
 }
 
 TEST_F(Weights, WithoutAHeadTheEmbeddingIsTheHead) {
+  rewrite(without("lm_head.weight"));
+  const std::string wte = SmallModel::bytes_of(ours("transformer.wte.weight"));
   for (const size_t prefix : {0, 12}) {
-    const std::string path = renamed([&](const std::string& name) {
-      return name == "lm_head.weight" ? "" : name.substr(prefix);
-    });
+    rewrite([&](const std::string& name) { return name.substr(prefix); });
     SmallModel other;
-    EXPECT_EQ(load(path, other), "");
-    const auto& specs = other.layout.specs();
-    const Tensor wte = other.layout.tensor(other.params, specs.front());
-    const Tensor head = other.layout.tensor(other.params, specs.back());
-    EXPECT_EQ(SmallModel::bytes_of(wte), SmallModel::bytes_of(ours("transformer.wte.weight")));
-    EXPECT_EQ(SmallModel::bytes_of(head), SmallModel::bytes_of(wte));
+    EXPECT_EQ(load(path_, other), "");
+    EXPECT_EQ(SmallModel::bytes_of(other.tensor("transformer.wte.weight")), wte);
+    EXPECT_EQ(SmallModel::bytes_of(other.tensor("lm_head.weight")), wte);
   }
 }
 
-TEST_F(Weights, RefusesAnotherModelAndLeavesTheTensors) {
-  SmallModel other;
-  other.fill(7);
-  const std::string before = other.bytes();
-  const auto without = [](const std::string& gone) {
-    return [=](const std::string& name) { return name == gone ? "" : name; };
-  };
-  EXPECT_NE(load(renamed(without("transformer.ln_f.bias")), other), "");
-  EXPECT_NE(load(renamed(kSame, {{"transformer.h.2.ln_1.bias", Dtype::F32, {C}}}), other), "");
-  EXPECT_EQ(other.bytes(), before);
-
+TEST_F(Weights, RefusesAnotherModel) {
   GptConfig wide = small_config();
   wide.channels = 16;
-  const ParamLayout layout(wide);
-  const Tensor params = other.arena.zeros(Mem::Param, "wide", Dtype::F32, {layout.size()});
-  EXPECT_USER_ERROR(load_weights(Ctx{}, path_, wide, layout, params), "[5,8], not [5,16]");
-  EXPECT_EQ(SmallModel::bytes_of(params), std::string(static_cast<size_t>(params.bytes()), '\0'));
+  SmallModel other{.config = wide};
+  EXPECT_NE(load(path_, other).find("[5,8], not [5,16]"), std::string::npos);
+  EXPECT_EQ(other.bytes(), SmallModel{.config = wide}.bytes());
+  rewrite(without(""), Dtype::F32, {{"transformer.h.2.ln_1.bias", Dtype::F32, {C}}});
+  expect_refused("holds transformer.h.2.ln_1.bias, which this model has not");
+  const TempDir empty;
+  expect_refused(empty.path(), "neither");
+  expect_refused(empty / "missing", "no such file");
 }
 
-TEST_F(Weights, RefusesADirectoryWithoutWeights) {
-  SmallModel other;
-  const TempDir empty;
-  EXPECT_NE(load(empty.path(), other).find("neither"), std::string::npos);
-  EXPECT_NE(load(empty / "missing", other).find("no such file"), std::string::npos);
+/// A model of each family.
+class AnyFamily : public HfModel, public testing::WithParamInterface<GptConfig> {
+ protected:
+  AnyFamily() : HfModel(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Hf, AnyFamily,
+                         testing::Values(small_config(), small_of("llama-nano", 16),
+                                         small_of("moe-nano", 16)),
+                         [](const auto& test) {
+                           return std::string(hf_config(test.param).at("model_type"));
+                         });
+
+TEST_P(AnyFamily, RoundTripAndPaddingIsZero) {
+  expect_loads(path_);
+  expect_loads(dir_.path());
+  write_config();
+  expect_loads(dir_.path());
+}
+
+// A mixture of the parts of several families: Ladder's checkpoints hold it, and nobody else's.
+TEST(HfMixture, IsNoModelOfTheirs) {
+  const auto mixture = [](const char* name, auto change) {
+    GptConfig config = small_of(name, 16);
+    change(config);
+    return config;
+  };
+  using Config = GptConfig;
+  const TempDir dir;
+  for (const Config& config :
+       {mixture("llama-nano", [](Config& c) { c.norm = Norm::Layer; }),
+        mixture("moe-nano", [](Config& c) { c.experts.shared = 1; }),
+        mixture("moe-nano", [](Config& c) { c.experts.router = Router::Sigmoid; }),
+        mixture("moe-nano", [](Config& c) { c.experts.renormalize = false; })}) {
+    EXPECT_EQ(hf_config(config).at("model_type"), "ladder");
+    SmallModel model{.config = config}, other{.config = config};
+    EXPECT_USER_ERROR(model.load(dir / "theirs"), "a mixture of the parts");
+    model.fill(2);
+    model.save(dir / "run", 3);
+    EXPECT_EQ(other.load(dir / "run"), 3);
+    EXPECT_EQ(other.bytes(), model.bytes());
+    SmallModel plain{.config = small_of(config.has_experts() ? "moe-nano" : "llama-nano", 16)};
+    EXPECT_USER_ERROR(plain.load(dir / "run"), "a checkpoint of another model");
+    std::filesystem::remove_all(dir / "run");
+  }
 }
 
 }  // namespace

@@ -14,8 +14,9 @@
 
 namespace ladder::test {
 
-/// A test of short runs of a small model: nano, whose heads are half as wide, where flags do not
-/// say otherwise. They hold out little text, as validation takes most of the time of one step.
+/// A test of short runs of a small model. Unless flags say otherwise it is nano, with heads that
+/// are half as wide. Little text is held out, because validation takes most of the time of one
+/// step.
 class MemoryRuns : public Programs {
  protected:
   static constexpr int64_t kChannels = 64;  ///< no tensor of it needs padding
@@ -31,12 +32,12 @@ class MemoryRuns : public Programs {
   nlohmann::json plan(const Program& program, const std::string& flags) const {
     return report(program, "--plan-only " + flags);
   }
-  /// From here on report() is plan(): for tests of formulas, as others hold them to what is
-  /// counted.
+  /// From here on report() is plan(). It is for tests of formulas: other tests compare predictions
+  /// with what is counted.
   void plan_only() { plan_only_ = true; }
 
-  /// Elements of its parameters with L layers, each section padded to equal multiples of 64 for so
-  /// many shards: written out, not asked of the layout.
+  /// How many elements its parameters have with L layers. Each section is padded, so that each
+  /// shard has a multiple of 64. This is written out here, and does not use the layout.
   static int64_t parameters(int64_t L, int64_t shards = 1) {
     const int64_t C = kChannels, V = 256, T = 16;
     const auto padded = [&](int64_t n) { return round_up(n, 64 * shards); };
@@ -48,11 +49,11 @@ class MemoryRuns : public Programs {
   bool plan_only_ = false;
 };
 
-/// Success if "predicted" is "measured" wherever a part of --report has both; names what differs. A
-/// prediction may be null: not known.
+/// Success if "predicted" equals "measured" wherever a part of --report has both. Otherwise names
+/// what differs.
 inline ::testing::AssertionResult counted(const nlohmann::json& part, const std::string& name) {
   if (part.is_object() && part.contains("predicted") && part.contains("measured") &&
-      !part["predicted"].is_null() && part["predicted"] != part["measured"])
+      part["predicted"] != part["measured"])
     return ::testing::AssertionFailure() << name << ": " << part["predicted"] << " predicted, "
                                          << part["measured"] << " measured";
   if (part.is_structured())
@@ -61,7 +62,7 @@ inline ::testing::AssertionResult counted(const nlohmann::json& part, const std:
   return ::testing::AssertionSuccess();
 }
 
-/// The same of all that --report has, and it has all categories of memory of all ranks.
+/// The same for the whole of --report, which must have all categories of memory of all ranks.
 inline ::testing::AssertionResult as_predicted(const nlohmann::json& report) {
   const nlohmann::json &memory = report.at("memory"), &ranks = report.at("layout").at("ranks");
   if (memory.empty() || memory.size() != ranks.get<size_t>())
@@ -79,7 +80,7 @@ inline int64_t measured(const nlohmann::json& report, Mem mem, size_t rank = 0) 
   const std::string name(kMemNames.at(static_cast<size_t>(mem)));
   return report.at("memory").at(rank).at(name).at("measured");
 }
-/// Predicted bytes, of a run or of a plan. as_predicted() says that they are those measured.
+/// Predicted bytes, of a run or of a plan. as_predicted() checks that they are the measured ones.
 inline int64_t predicted(const nlohmann::json& report, Mem mem, size_t rank = 0) {
   const std::string name(kMemNames.at(static_cast<size_t>(mem)));
   return report.at("memory").at(rank).at(name).at("predicted");

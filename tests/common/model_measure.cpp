@@ -1,4 +1,4 @@
-// The loss of a batch and the norm of its gradient: in the order of the tree, whatever the cut.
+// The loss of a batch and the norm of its gradient do not depend on how the batch is cut.
 #include <cmath>
 #include <limits>
 

@@ -7,18 +7,6 @@
 namespace ladder {
 namespace {
 
-TEST(OutputFile, AppearsInCommit) {
-  const TempDir dir;
-  const std::string path = dir / "out";
-  {
-    OutputFile file(path, "--trace");
-    file.write("new");
-    EXPECT_FALSE(std::filesystem::exists(path));
-    file.commit();
-  }
-  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "new"}}));
-}
-
 TEST(OutputFile, KeepsTheOldFileWithoutCommit) {
   const TempDir dir;
   write_file(dir / "out", "old");
@@ -53,7 +41,8 @@ TEST(OutputFile, KeepsItsPartWhereAsked) {
             (std::map<std::string, std::string>{{"out", "old"}, {"out.partial", "half of the n"}}));
 }
 
-// Of a program that was killed, say. A run that is refused before its first line leaves it.
+// The part may be of a program that was killed. A run that is refused before its first line leaves
+// the part as it is.
 TEST(OutputFile, AnOldPartStaysUntilTheFirstWrite) {
   const TempDir dir;
   write_file(dir / "out.partial", "of an earlier run, and longer");

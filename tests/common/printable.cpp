@@ -1,4 +1,4 @@
-// What a screen is shown of text of others, and how much of it a message quotes.
+// How foreign text is shown on a screen, and how much of it a message quotes.
 
 #include "common/printable.h"
 

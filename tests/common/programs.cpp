@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <fstream>
+#include <regex>
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>
@@ -112,11 +113,37 @@ std::vector<std::string> chapters_of_one_rank() {
   return all;
 }
 
+std::vector<std::string> with_each(const std::vector<std::string>& some, const std::string& text) {
+  std::vector<std::string> choices, all;
+  std::istringstream in(text);
+  static const std::regex range("([0-9]+)\\.\\.([0-9]+)");
+  for (std::string choice; std::getline(in, choice, '|');) {
+    std::smatch ends;
+    if (!std::regex_search(choice, ends, range)) {
+      choices.push_back(choice);
+      continue;
+    }
+    for (int i = std::stoi(ends[1]); i <= std::stoi(ends[2]); ++i)
+      choices.push_back(ends.prefix().str() + std::to_string(i) + ends.suffix().str());
+  }
+  for (const std::string& flags : some)
+    for (const std::string& choice : choices) all.push_back(flags + " " + choice);
+  return all;
+}
+
 std::vector<std::string> listed_files(std::string_view list) {
   std::vector<std::string> files;
   std::istringstream in{std::string(list)};
   for (std::string file; std::getline(in, file, '|');) files.push_back(file);
   return files;
+}
+
+std::vector<std::string> table_lines(const fs::path& file) {
+  std::ifstream in(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty() && line[0] != '#') lines.push_back(line);
+  return lines;
 }
 
 std::vector<std::string> words(std::string_view line) {

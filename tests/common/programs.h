@@ -1,5 +1,5 @@
-// Runs chapter programs as a user would: no shell, in a directory of their own, with a small
-// text that the tests write themselves.
+// Runs chapter programs as a user would: in a directory of their own, with a small text. No shell
+// is involved.
 #pragma once
 
 #include <concepts>
@@ -17,12 +17,12 @@
 
 namespace ladder::test {
 
-/// The chapters that descend from `first`, and it, in the order of scripts/chapters.txt: a flag
-/// that it introduces exists in all of them.
+/// `first` and the chapters that descend from it, in the order of scripts/chapters.txt. A flag that
+/// `first` introduces exists in all of them.
 std::vector<std::string> chapters_from(std::string_view first);
-/// The same where a run is short. Under a sanitizer it is not, and there three must do: `first`,
-/// 13_3d_parallel and the last. For tests of what all chapters have from common/: what is a
-/// chapter's own runs in its tests of memory.
+/// The same for tests of what all chapters have from common/. Under a sanitizer a run takes long,
+/// so there are only three: `first`, 13_3d_parallel and the last. A sanitizer sees what is a
+/// chapter's own in its tests of memory.
 std::vector<std::string> some_chapters_from(std::string_view first);
 /// The chapters in which one rank trains alone.
 std::vector<std::string> chapters_of_one_rank();
@@ -37,10 +37,17 @@ inline constexpr bool kSanitized = false;
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);
 
+/// Each of `some` with each of "A | B". A range stands for each of its numbers: "recv:0..3" for
+/// "recv:0 | recv:1 | recv:2 | recv:3".
+std::vector<std::string> with_each(const std::vector<std::string>& some, const std::string& text);
+
 /// The files of a list that CMake has joined by "|".
 std::vector<std::string> listed_files(std::string_view list);
+/// The lines of a table, without empty ones and without those that begin with "#".
+std::vector<std::string> table_lines(const std::filesystem::path& file);
 
-/// A chapter's program, and what starts it: nothing, or a command that takes it as its last words.
+/// A chapter's program, and the command that starts it. The command gets the program as its last
+/// words; if it is empty, the program is started directly.
 struct Program {
   template <std::convertible_to<std::string_view> Name>
   Program(const Name& name, std::vector<std::string> command = {})
@@ -49,11 +56,11 @@ struct Program {
   std::string chapter;
   std::vector<std::string> launcher;
 };
-/// In so many processes.
+/// The program in that many processes.
 Program under_mpirun(std::string_view chapter, int processes);
 
-/// That program, to which a shell sends signals ("kill -INT $run") once a file has content: the
-/// trace, which has it after a step.
+/// The program, to which a shell sends signals ("kill -INT $run") as soon as a file is not empty.
+/// The trace is not empty after the first step.
 Program signalled(Program program, const std::string& signals,
                   const std::string& file = "trace.jsonl.partial");
 
@@ -63,8 +70,8 @@ struct Ended {
   std::string out, err;
 };
 
-/// A test with a directory of its own, which goes with it. Programs run inside, so that their
-/// flags name files as they lie there. text.txt is the text to train on.
+/// A test with a directory of its own, which is removed afterwards. Programs run in the directory,
+/// so flags name files by their names in it. text.txt is the text to train on.
 class Programs : public ::testing::Test {
  protected:
   Programs();
@@ -77,10 +84,10 @@ class Programs : public ::testing::Test {
 
   /// Runs a program with exactly these words after its name.
   Ended run(const Program& program, const std::vector<std::string>& args) const;
-  /// The same with small_run() for whatever `flags` leave open, and it must succeed.
+  /// Runs it with small_run(flags). It must succeed.
   Ended train(const Program& program, std::string_view flags) const;
-  /// From here on train() must end with this status: 3 is a run that came to its end without having
-  /// done what was asked, because all steps were skipped, say.
+  /// From here on train() must end with this status. Status 3 means that a run came to its end
+  /// without doing what was asked, for example because all steps were skipped.
   void must_end_with(int status) { status_ = status; }
   /// train() with --report.
   nlohmann::json report(const Program& program, std::string_view flags) const;
@@ -91,10 +98,10 @@ class Programs : public ::testing::Test {
 
  private:
   int status_ = 0;
-  TempDir home_;  ///< run/ is where programs run; beside it lies what they print
+  TempDir home_;  ///< programs run in run/; what they print goes into files beside it
 };
 
-/// `flags`, and for each flag of a short run that they leave open its value.
+/// `flags`, and defaults for a short run: for each flag that `flags` does not have.
 std::vector<std::string> small_run(std::string_view flags);
 
 }  // namespace ladder::test

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
+#include "tests/common/ranks.h"
+
 namespace ladder::test {
 namespace {
 
@@ -20,7 +23,28 @@ std::string changes(const Files& before, const Files& after) {
   return all;
 }
 
+/// Of a line of a table without " => ".
+std::vector<std::string> chapters_of_line(const std::string& line) {
+  if (line.starts_with("from ")) return some_chapters_from(line.substr(5));
+  if (line.starts_with("only ")) return words(line.substr(5));
+  CHECK(line == "ranks", "neither a row nor 'from', 'only' or 'ranks': {}", line);
+  return chapters_of(line);
+}
+
 }  // namespace
+
+std::vector<BadInput> refused_rows(const std::string& file, const std::string& chapter) {
+  std::vector<BadInput> rows;
+  bool of_chapter = false;
+  for (const std::string& line : table_lines(file)) {
+    const size_t arrow = line.find(" => ");
+    if (arrow == std::string::npos)
+      of_chapter = std::ranges::count(chapters_of_line(line), chapter) > 0;
+    else if (of_chapter)
+      rows.push_back({line.substr(0, arrow), line.substr(arrow + 4)});
+  }
+  return rows;
+}
 
 Refusals::Refusals() {
   for (const char* name : {"trace.jsonl", "report.json", "timeline.json"})

@@ -11,11 +11,14 @@
 
 namespace ladder::test {
 
-/// A command line that must be refused, and a part of what it must be told.
+/// A command line that must be refused, and a part of the message.
 struct BadInput {
   std::string flags;
   std::string says;
 };
+
+/// Those of a chapter in a table of refused flags; refused_flags.cpp says what it holds.
+std::vector<BadInput> refused_rows(const std::string& file, const std::string& chapter);
 
 /// A test of one chapter's refusals. The parameter is the chapter.
 class Refusals : public Programs, public ::testing::WithParamInterface<std::string> {
@@ -23,10 +26,10 @@ class Refusals : public Programs, public ::testing::WithParamInterface<std::stri
   /// Files that an earlier run left: they must survive.
   Refusals();
 
-  /// Outputs are named in every case, so that each could be overwritten.
+  /// Adds all outputs to the command line. None of them may be overwritten.
   void expect_refused(const BadInput& input) const;
   void expect_refused(const std::vector<BadInput>& inputs) const;
-  /// A case that needs words with blanks, or empty ones.
+  /// For command lines that have empty words, or words with blanks.
   void expect_refused(const std::vector<std::string>& args, std::string_view says) const;
 };
 

@@ -1,7 +1,5 @@
 // RunLog: what reaches the screen, --trace, --report and --timeline.
-
 #include <cmath>
-#include <csignal>
 #include <limits>
 
 #include "common/run/log.h"
@@ -34,6 +32,14 @@ class Log : public testing::Test {
     return plan;
   }
 
+  static StepRecord record(int64_t step, float loss = 2, double norm = 1) {
+    return {.step = step, .loss = loss, .grad_norm = norm, .lr = 1, .tokens = 1};
+  }
+  static void take(RunLog& log, const StepRecord& step) {
+    log.begin_step();
+    log.end_step(step);
+  }
+
   /// A run of options_.steps steps with this loss. Returns what it printed.
   std::string run(float loss) {
     testing::internal::CaptureStdout();
@@ -60,24 +66,21 @@ class Log : public testing::Test {
   TempDir dir_, text_dir_;
   RunOptions options_;
   Arena arena_;
-  Ctx ctx_;
+  Ctx ctx_, beside_;
+  std::vector<Event> events_;  ///< of the thread beside
 };
 
-// A reader need not wait for the end.
-TEST_F(Log, TraceGrowsALineAtATime) {
-  testing::internal::CaptureStdout();
+TEST_F(Log, TraceGrowsALineAtATime) {  // so that other programs can read it
+  options_.quiet = true;
   RunLog log(options_, plan(), arena_, ctx_);
   std::string lines;
   for (int64_t step = 0; log.goes_on(step); ++step) {
-    const StepRecord record{.step = step, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1};
-    log.begin_step();
-    log.end_step(record);
-    log.trace(record, 1);
-    lines += trace_line(record, 1);
+    take(log, record(step));
+    log.trace(record(step), 1);
+    lines += trace_line(record(step), 1);
     EXPECT_EQ(read_file(options_.trace + ".partial"), lines);
   }
   EXPECT_EQ(read_file(options_.trace), lines) << "complete before the last validation";
-  testing::internal::GetCapturedStdout();
 }
 
 TEST_F(Log, ReportHasTheKeysOfTheDesign) {
@@ -135,6 +138,37 @@ TEST_F(Log, TimelineShowsStepsAlone) {
   EXPECT_EQ(ctx_.events, nullptr);
 }
 
+// Memory has an end. What works beside the rank does not go on to record, either: not in later
+// steps, and not between them.
+TEST_F(Log, TimelineOfAThreadBeside) {
+  testing::internal::CaptureStdout();
+  {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.record_beside(beside_, events_);
+    for (int64_t step = 0; step < 2; ++step) {
+      log.begin_step();
+      EXPECT_EQ(ctx_.events != nullptr, step == 0);
+      EXPECT_EQ(beside_.events, step == 0 ? &events_ : nullptr);
+      if (ctx_.events) ctx_.events->resize(kMaxEvents, {"work", 0, 1});
+      log.end_step(record(step));
+      EXPECT_EQ(beside_.events, nullptr);
+    }
+  }
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("events and ends here"), std::string::npos);
+
+  // Where a rank fails in a step, the thread beside it may still record.
+  options_.quiet = true;
+  events_.clear();
+  {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.record_beside(beside_, events_);
+    log.begin_step();
+  }
+  EXPECT_EQ(ctx_.events, nullptr);
+  { const Span span(beside_, "late"); }
+  EXPECT_EQ(events_.size(), 1u);
+}
+
 TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
@@ -146,18 +180,15 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
 
-TEST_F(Log, QuietPrintsNothing) {
-  options_.quiet = true;
-  EXPECT_EQ(run(2), "");
-  EXPECT_FALSE(read_file(options_.report).empty());
-}
-
-TEST_F(Log, ALongRunPrintsAFewLines) {
+TEST_F(Log, ALongRunPrintsAFewLinesAndAQuietOneNone) {
   options_.steps = 1999;
   const std::string screen = run(2);
   const auto lines = std::count(screen.begin(), screen.end(), '\n');
   EXPECT_GT(lines, 30);
   EXPECT_LT(lines, 45);
+  options_.quiet = true;
+  EXPECT_EQ(run(2), "");
+  EXPECT_FALSE(read_file(options_.report).empty());
 }
 
 TEST_F(Log, NanIsShownAndReported) {
@@ -169,66 +200,37 @@ TEST_F(Log, NanIsShownAndReported) {
   EXPECT_EQ(json::parse(trace.substr(0, trace.find('\n')))["loss"], "nan");
 }
 
-TEST_F(Log, ARunOfNoStepsHasNoLoss) {
-  options_.steps = 0;
-  run(2);
-  const json report = json::parse(read_file(options_.report));
-  EXPECT_TRUE(report["final_loss"].is_null());
-  EXPECT_EQ(report["step_ms_median"], 0);
-  EXPECT_EQ(report["steps"], 0);
-}
-
-TEST_F(Log, StepsBeforeAResumeCount) {
-  testing::internal::CaptureStdout();
-  RunLog(options_, plan(), arena_, ctx_).finish(1.5);  // all were done before
-  testing::internal::GetCapturedStdout();
-  EXPECT_EQ(json::parse(read_file(options_.report))["steps"], 3);
+TEST_F(Log, ARunWithoutAStepOfItsOwnHasNoLoss) {
+  options_.quiet = true;
+  for (const int64_t before : {0, 3}) {  // steps that were done before a resume count
+    options_.steps = before;
+    RunLog(options_, plan(), arena_, ctx_).finish(1.5);
+    const json report = json::parse(read_file(options_.report));
+    EXPECT_TRUE(report["final_loss"].is_null());
+    EXPECT_EQ(report["step_ms_median"], 0);
+    EXPECT_EQ(report["steps"], before);
+  }
 }
 
 TEST_F(Log, OldFilesSurviveARunThatFails) {
+  options_.quiet = true;
   for (const std::string& path : {options_.trace, options_.report, options_.timeline})
     write_file(path, "old");
-  testing::internal::CaptureStdout();
-  try {
+  const auto fail = [&](bool after_a_step) {
     RunLog log(options_, plan(), arena_, ctx_);
-    log.begin_step();
-    log.trace({.step = 0, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1}, 1);
-    throw std::runtime_error("in the middle of a step");
-  } catch (const std::runtime_error&) {
-  }
-  testing::internal::GetCapturedStdout();
+    after_a_step ? take(log, record(0)) : log.begin_step();
+    log.trace(record(0), 1);
+    throw std::runtime_error("now");
+  };
+  std::map<std::string, std::string> files = {
+      {"trace", "old"}, {"report", "old"}, {"timeline", "old"}};
+  EXPECT_THROW(fail(/*after_a_step=*/false), std::runtime_error);
   EXPECT_EQ(ctx_.events, nullptr);
-  for (const auto& [name, bytes] : files_in(dir_.path())) EXPECT_EQ(bytes, "old") << name;
-  EXPECT_EQ(files_in(dir_.path()).size(), 3u);
-}
-
-TEST_F(Log, ARunThatFailsAfterAStepKeepsThePartOfItsTrace) {
-  write_file(options_.trace, "old");
-  const StepRecord record{.step = 0, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1};
-  testing::internal::CaptureStdout();
-  try {
-    RunLog log(options_, plan(), arena_, ctx_);
-    log.begin_step();
-    log.end_step(record);
-    log.trace(record, 1);
-    throw std::runtime_error("while it saves");
-  } catch (const std::runtime_error&) {
-  }
-  testing::internal::GetCapturedStdout();
-  EXPECT_EQ(files_in(dir_.path()),
-            (std::map<std::string, std::string>{{"trace", "old"},
-                                                {"trace.partial", trace_line(record, 1)}}));
-}
-
-// nohup, and a shell's background jobs.
-TEST_F(Log, ASignalThatIsIgnoredStaysIgnored) {
-  const auto before = std::signal(SIGINT, SIG_IGN);
-  {
-    const StopSignals signals;
-    std::raise(SIGINT);
-  }
-  EXPECT_EQ(stop_signal(), 0);
-  std::signal(SIGINT, before);
+  EXPECT_EQ(files_in(dir_.path()), files);
+  // The part of a trace may show why the run failed.
+  files["trace.partial"] = trace_line(record(0), 1);
+  EXPECT_THROW(fail(/*after_a_step=*/true), std::runtime_error);
+  EXPECT_EQ(files_in(dir_.path()), files);
 }
 
 TEST_F(Log, WhatIsNotDoneIsToldByTheStatus) {
@@ -236,8 +238,7 @@ TEST_F(Log, WhatIsNotDoneIsToldByTheStatus) {
     forget_ending();
     options_.quiet = true;
     RunLog log(options_, plan(), arena_, ctx_);
-    log.begin_step();
-    log.end_step({.step = 0, .loss = loss, .grad_norm = 1, .lr = 1, .tokens = 1});
+    take(log, record(0, loss));
     log.save_due(options_.steps - 1);
     log.finish(val_loss);
     return ending().value_or(Failure{"", 0});
@@ -281,8 +282,7 @@ TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
   testing::internal::CaptureStderr();
   RunLog log(options_, plan(), arena_, ctx_);
   const auto due = [&](int64_t step, float loss, double norm) {
-    log.begin_step();
-    log.end_step({.step = step, .loss = loss, .grad_norm = norm, .lr = 1, .tokens = 1});
+    take(log, record(step, loss, norm));
     return log.save_due(step);
   };
   EXPECT_FALSE(due(1, NAN, 1));

@@ -1,6 +1,8 @@
-// What a program's main() makes of how its body ended: a status and one line.
+// run_main(): the exit status and the line of a program, by how its body ended.
 #include "common/run/run_main.h"
 
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -13,11 +15,25 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/run/batch_trial.h"
+#include "common/run/ending.h"
 #include "kernels/check.h"
 
 namespace ladder {
 namespace {
+
+// nohup, and a shell's background jobs.
+TEST(RunMain, ASignalThatIsIgnoredStaysIgnored) {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  {
+    const StopSignals signals;
+    std::raise(SIGINT);
+  }
+  EXPECT_EQ(stop_signal(), 0);
+  std::signal(SIGINT, before);
+}
 
 TEST(RunMain, StatusAndLine) {
   const auto run = [](auto body) {
@@ -39,7 +55,25 @@ TEST(RunMain, StatusAndLine) {
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
 
-// One of them says it.
+// Ranks that share a device: one has its memory, and nothing is left for the other.
+TEST(RunMain, NamesABatchThatFitsThoughOneRankHasItsMemory) {
+  const auto body = [] {
+    const int64_t batch = trial_batch("--batch", 8);
+    memory_is_of_device();
+    run_threads(2, [&](Comm& comm) {
+      const bool enough = batch <= 3;
+      if (comm.rank() == 0 || enough) memory_is_there(&comm);
+      if (batch == 8) comm.barrier();  // in the run itself rank 0 comes first
+      if (comm.rank() == 1) throw OutOfMemory("no memory for x");
+    });
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_main(body), 2);
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(line.ends_with(" takes less: --batch 3 fits\n")) << line;
+}
+
+// Only the first of the copies prints it.
 TEST(RunMain, TellsThatSrunHasStartedCopies) {
   ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
   for (const std::string task : {"0", "1"}) {
@@ -53,7 +87,7 @@ TEST(RunMain, TellsThatSrunHasStartedCopies) {
   ::unsetenv("SLURM_PROCID");
 }
 
-// Few lines wait in the buffer of stdout until the end, many do not.
+// A few lines stay in the buffer of stdout until the end. Many lines do not fit there.
 TEST(RunMain, TellsThatOutputIsLost) {
   for (const int lines : {1, 10'000}) {
     const int full = ::open("/dev/full", O_WRONLY), kept = ::dup(STDOUT_FILENO);

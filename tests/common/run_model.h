@@ -1,4 +1,4 @@
-// A model of a few numbers, every one different, for tests of what is saved and loaded.
+// A model of a few numbers, all different, for tests of saving and loading.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/comm/failure.h"
 #include "common/model/layout.h"
 #include "common/save/checkpoint.h"
 #include "kernels/arena.h"
@@ -22,6 +23,32 @@ inline GptConfig small_config() {
           .positions = 4,
           .vocab = 5,
           .padded_vocab = 8};
+}
+
+/// A preset with two layers, four heads in two groups, and the same vocabulary.
+inline GptConfig small_of(const std::string& name, int64_t channels) {
+  GptConfig config = preset(name);
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.channels = channels;
+  config.vocab = 5;
+  config.padded_vocab = 8;
+  return config;
+}
+
+/// Saves as RunLog does. All ranks of state.comm call it.
+/// @return on rank 0, CheckpointSave::why_not()
+/// @throws NotWritten on rank 0 if the disk of some rank refuses
+inline std::string save_checkpoint(SaveDirectory& dir, const TrainingState& state, int64_t steps,
+                                   SaveHow how = {}) {
+  CheckpointSave save(dir, state, steps, how);
+  save.write(Ctx{}, state);
+  save.agree(state.comm);
+  save.publish();
+  const bool first = !state.comm || state.comm->rank() == 0;
+  if (first && !save.error().empty()) throw NotWritten(save.failed_rank(), save.error());
+  return save.why_not();
 }
 
 struct SmallModel {
@@ -59,12 +86,14 @@ struct SmallModel {
     return {static_cast<const char*>(tensor.ptr), static_cast<size_t>(tensor.bytes())};
   }
 
+  Tensor tensor(const std::string& name) const { return layout.tensor(params, layout.spec(name)); }
+
   TrainingState state() const {
     return {.gpt = config, .layout = layout, .params = params, .optim = optim};
   }
   void save(const std::string& dir, int64_t step, SaveHow how = {}, int64_t keep = 1) const {
     SaveDirectory home(dir, keep);
-    const std::string why_not = save_checkpoint(Ctx{}, home, state(), step, how);
+    const std::string why_not = save_checkpoint(home, state(), step, how);
     CHECK(why_not.empty(), "{}", why_not);
   }
   int64_t load(const std::string& dir) const { return load_checkpoint(Ctx{}, dir, state()); }

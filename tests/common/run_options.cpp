@@ -136,7 +136,6 @@ TEST_F(Options, RefusesSizesThatAreTooLargeTogether) {
 }
 
 TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
-  expect_refused({"--backend", "gpu"}, "this build has ref, cpu");
   for (const std::string name : {"cuda", "cuda-on-cpu"})
     if (std::ranges::none_of(backends(), [&](const Backend& b) { return b.name == name; }))
       expect_refused({"--backend", name}, "; the preset " + name + " builds it");
@@ -147,7 +146,6 @@ TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
 
 TEST_F(Options, RefusesMoreThanOneRank) {
   expect_refused({"--ranks", "2"}, "--ranks must be 1, not 2");
-  expect_refused({"--ranks", "0"}, "--ranks must be from 1");
   RunOptions options;
   options.data = text_;
   options.ranks = 2;
@@ -170,8 +168,6 @@ TEST_F(Options, RefusesBadFlags) {
 }
 
 TEST_F(Options, RefusesBadFiles) {
-  expect_refused({}, "--data is required", false);
-  expect_refused({"--data", dir_ / "missing"}, "missing: no such file", false);
   expect_refused({"--data", dir_.path()}, ": cannot be read: a directory, not a regular file",
                  false);
   expect_refused({"--load", dir_ / "missing"}, "--load");
@@ -202,16 +198,12 @@ TEST_F(Options, ConfigGivesWhatTheCommandLineDoesNot) {
 TEST_F(Options, RefusesBadConfigs) {
   expect_refused({"--config", config("steps = 1\n"), "--config", config("steps = 2\n")},
                  "--config");
-  expect_refused({"--config", dir_ / "missing"}, "--config");
-  expect_refused({"--config", dir_.path()}, "--config");
-  expect_refused({"--config", config("stepps = 3\n")}, "stepps");
   expect_refused({"--config", config("steps\n")}, "steps");
   expect_refused({"--config", config("steps = many\n")}, "many");
   expect_refused({"--config", config("lr =\n")}, "--lr needs a value");
   expect_refused({"--config", config("[run]\nsteps = 3\n")}, "run");
   expect_refused({"--config", config("steps = 1\nsteps = 2\n")}, "steps");
   expect_refused({"--config", config("steps = [1\n")}, "[1 is no whole number");
-  expect_refused({"--config", config("\x7f\x45LF\x02\x01 garbage \xff\xfe\n")}, "--config");
   expect_refused({"--config", config("batch = 0\n")}, "--batch must be");
   expect_refused({"--config", config("steps = 1\n[\n")}, "line 2 is [");
   expect_refused({"--config", config("=3\n")}, "line 1 is =3");

@@ -1,4 +1,4 @@
-// What a run writes and shows: a report, progress, a line of --trace, and --timeline.
+// What a run writes and prints: a report, progress, a line of --trace, and --timeline.
 #include <cmath>
 #include <cstdlib>
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "common/run/log.h"
 #include "common/run/progress.h"
 #include "common/run/report.h"
 #include "common/run/timeline.h"
@@ -118,57 +117,6 @@ TEST(TraceLine, NotANumber) {
   EXPECT_TRUE(parsed["decimal"]["grad_norm"].is_null());
 }
 
-class Timeline : public testing::Test {
- protected:
-  Timeline() { options_.timeline = dir_ / "timeline"; }
-
-  static RunPlan plan() {
-    return {.chapter = "01_sgd",
-            .gpt = preset("nano"),
-            .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
-            .predicted = {}};
-  }
-
-  TempDir dir_;
-  RunOptions options_;
-  Arena arena_;
-  Ctx ctx_, beside_;
-  std::vector<Event> events_;  // of the thread beside
-};
-
-// Memory has an end. What works beside the rank does not go on to record, either: not in later
-// steps, and not between them.
-TEST_F(Timeline, IsFullForAllRowsAtOnce) {
-  testing::internal::CaptureStdout();
-  {
-    RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside(beside_, events_);
-    for (int64_t step = 0; step < 2; ++step) {
-      log.begin_step();
-      EXPECT_EQ(ctx_.events != nullptr, step == 0);
-      EXPECT_EQ(beside_.events, step == 0 ? &events_ : nullptr);
-      if (ctx_.events) ctx_.events->resize(kMaxEvents, {"work", 0, 1});
-      log.end_step({.step = step, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1});
-      EXPECT_EQ(beside_.events, nullptr);
-    }
-  }
-  EXPECT_NE(testing::internal::GetCapturedStdout().find("events and ends here"), std::string::npos);
-}
-
-// Where a rank fails in a step, the thread beside it may still record.
-TEST_F(Timeline, RowsBesideOutliveTheLog) {
-  testing::internal::CaptureStdout();
-  {
-    RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside(beside_, events_);
-    log.begin_step();
-  }
-  EXPECT_EQ(ctx_.events, nullptr);
-  { const Span span(beside_, "late"); }
-  EXPECT_EQ(events_.size(), 1u);
-  testing::internal::GetCapturedStdout();
-}
-
 TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
   test::LateDevice device;
   std::vector<Event> events;
@@ -183,7 +131,7 @@ TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
   EXPECT_GT(done, 0);
 }
 
-TEST_F(Timeline, RowsOfAllRanksInMicroseconds) {
+TEST(Timeline, RowsOfAllRanksInMicroseconds) {
   const std::vector<Event> a = {{"a", 5000, 7500}}, b = {{"b", 6000, 6001}};
   const std::vector<StepStart> steps = {{7, 5000}, {8, 5500}};
   const auto rank = [&](const std::vector<TimelineRow>& rows) { return rows_json(rows, steps); };

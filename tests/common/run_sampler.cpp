@@ -1,4 +1,4 @@
-// Sampler: the window, the choice, and that both depend on what they should alone.
+// Sampler: the window of tokens and the choice of the next one, and on what these depend.
 
 #include <cmath>
 #include <functional>
@@ -24,8 +24,8 @@ SampleOptions options(int64_t count, double temperature, int64_t top_k, uint64_t
           .vocab = V};
 }
 
-/// Generates with a model that answers every window with the same logits behind its last token,
-/// and with logits that would win everywhere else: other positions and padding.
+/// Generates with a model that gives the same logits for the last token of every window. All other
+/// logits, those of other positions and of padding, would win if they were looked at.
 std::string generate(const SampleOptions& o, const Row& row) {
   Arena arena;
   const Tensor tokens = arena.alloc(Mem::Activation, "tokens", Dtype::I32, {1, T});

@@ -35,7 +35,7 @@ class Checkpoint : public testing::Test {
     SaveDirectory home(dir_.path());
     TrainingState state = saved_.state();
     state.others = std::move(others);
-    return save_checkpoint(Ctx{}, home, state, 100);
+    return save_checkpoint(home, state, 100);
   }
   int64_t load(std::vector<NamedState> others) const {
     TrainingState state = saved_.state();
@@ -115,7 +115,7 @@ TEST_F(Checkpoint, OneThatHasLostAFileIsReplaced) {
   }
 }
 
-// To keep one, it is copied: with its links, without them, or the generation alone.
+// People copy a checkpoint to keep it: with its links, without links, or only the generation.
 TEST_F(Checkpoint, ACopyLoads) {
   namespace fs = std::filesystem;
   const TempDir copies;
@@ -182,7 +182,7 @@ TEST_F(Checkpoint, AStateOfNoTensorsIsLegal) {
   EXPECT_EQ(model.load(dir_.path()), 5);
 }
 
-/// What a program has beside tensors.
+/// A state that is no tensor.
 struct Counter {
   int64_t count = 0;
   nlohmann::json state() const { return {{"count", count}}; }

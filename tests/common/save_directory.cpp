@@ -1,5 +1,5 @@
-// The directory of --save: what is not ours is never touched, one program at a time saves there,
-// and whoever reads meanwhile finds a whole checkpoint.
+// The directory of --save. Foreign files are never touched, only one program at a time saves there,
+// and a program that reads at the same time finds a whole checkpoint.
 
 #include <algorithm>
 #include <csignal>
@@ -28,7 +28,7 @@ void save_step(const std::string& dir, int64_t step, int64_t keep = 1) {
   model.save(dir, step, {}, keep);
 }
 
-/// Loads a whole checkpoint, of whatever step.
+/// Loads a checkpoint, which must be whole. Its step does not matter.
 void expect_whole(const std::string& dir) {
   SmallModel found, wanted;
   const int64_t step = found.load(dir);
@@ -155,7 +155,7 @@ TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
   using Steps = std::vector<int64_t>;
   for (int64_t step = 1; step <= 4; ++step) save_step(dir_.path(), step, 2);
   EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4}));
-  // Whole, but a program was killed before it switched: it does not count.
+  // This one is whole, but its program was killed before it switched, so it does not count.
   const fs::path never = dir_ / "generation-9.9";
   fs::copy(dir_ / "current", never);
   fs::create_symlink("generation-9.9", never / "current");
@@ -164,7 +164,8 @@ TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "note: " + never.string() + " is removed, which a killed program had left\n");
   EXPECT_EQ(kept_in(dir_.path()), (Steps{3, 4, 5}));
-  // What goes on from an older one writes a step that has been there; the oldest by time goes.
+  // A run that goes on from an older checkpoint writes step 4 again. The one written first is
+  // removed.
   save_step(dir_.path(), 4, 3);
   EXPECT_EQ(kept_in(dir_.path()), (Steps{4, 4, 5}));
   expect_whole(dir_.path());
@@ -174,22 +175,22 @@ TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
 
 TEST_F(SaveDir, KeepsThoseBeforeUntilTheNextIsDurable) {
   using Steps = std::vector<int64_t>;
-  bool saved = false;
-  for (int i = 0; !saved; ++i) {
+  const auto prepare = [&] {
     fs::remove_all(dir_ / "a");
     for (const int64_t step : {1, 2}) save_step(dir_ / "a", step, 2);
-    bad_disk = {.fail_at = i};
-    const std::string message = user_error([&] { save_step(dir_ / "a", 3, 2); });
-    saved = bad_disk.operations <= i;
-    bad_disk = {};
+  };
+  prepare();
+  const auto save = [&] { return user_error([&] { save_step(dir_ / "a", 3, 2); }); };
+  fail_each_operation(save, [&](const std::string& message) {
     testing::internal::CaptureStderr();
     SaveDirectory(dir_ / "a", 2);  // removes what is half removed
     testing::internal::GetCapturedStderr();
     const Steps kept = kept_in(dir_ / "a");
     EXPECT_TRUE(kept == (Steps{1, 2}) || kept == (Steps{2, 3}) || kept == (Steps{1, 2, 3}))
-        << i << " " << message;
-    EXPECT_TRUE(!message.empty() || kept.back() == 3) << i;
-  }
+        << message;
+    EXPECT_TRUE(!message.empty() || kept.back() == 3);
+    prepare();
+  });
 }
 
 TEST_F(SaveDir, IsOneProgramsAtATime) {
@@ -202,14 +203,14 @@ TEST_F(SaveDir, IsOneProgramsAtATime) {
   expect_whole(dir_.path());
 }
 
-// Where locks are missing a second program may come in, and nothing of the other's is touched.
+// Without locks a second program may save there, too. Then nothing of the other's is touched.
 TEST_F(SaveDir, WithoutLocksAnothersCheckpointStays) {
   bad_disk.no_locks = true;
   SmallModel model;
   model.fill(1);
   SaveDirectory one(dir_.path()), other(dir_.path());
   const auto save = [&](SaveDirectory& home, int64_t step) {
-    save_checkpoint(Ctx{}, home, model.state(), step);
+    save_checkpoint(home, model.state(), step);
   };
   save(one, 1);
   fs::create_directory(dir_ / "generation-9.9");  // of one that is under way, or was killed

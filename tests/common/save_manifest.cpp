@@ -47,7 +47,7 @@ TEST_F(AManifest, RoundTrip) {
   EXPECT_EQ(read.steps(), 7);
 }
 
-// Printed whole they would be shortened, perhaps to the same text.
+// Whole configurations would be too long for a message, and the shortened texts might be equal.
 TEST_F(AManifest, NamesWhatDiffers) {
   GptConfig config = preset("moe-nano");
   const json here = Manifest::sizes_of(config);
@@ -91,7 +91,7 @@ TEST_F(AManifest, OfTheFormBeforeTheLastOne) {
   expect_refused(old, R"(its format is "ladder checkpoint 1", legal are ladder checkpoint 3 and)");
 }
 
-// As programs wrote it when a checkpoint had two files, whose checksums were XXH3.
+// What programs wrote when a checkpoint had two files, with XXH3 checksums.
 constexpr const char* kFormBefore = R"({
   "format": "ladder checkpoint 2",
   "model": {

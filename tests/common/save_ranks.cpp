@@ -1,12 +1,12 @@
-// Checkpoints of several ranks: whatever the layout, the files are those that one rank writes, and
-// each byte is written once.
+// Checkpoints of several ranks: on every layout the files are those that one rank writes, and each
+// byte is written once.
 
 #include <atomic>
 
-#include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
 #include "common/save/checkpoint.h"
 #include "tests/common/bad_disk.h"
+#include "tests/common/comm/on_ranks.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
 
@@ -55,25 +55,14 @@ struct RankModel {
   Comm& comm_;
 };
 
-GptConfig small_llama_or_moe(const char* name) {
-  GptConfig config = preset(name);
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.channels = 32;
-  config.vocab = 5;
-  config.padded_vocab = 8;
-  return config;
-}
-
 class SavedByRanks : public testing::TestWithParam<Spread> {
  protected:
   SavedByRanks() {
-    configs_ = {small_config(), small_llama_or_moe("llama-nano")};
-    if (GetParam().ep > 1) configs_ = {small_llama_or_moe("moe-nano")};
+    configs_ = {small_config(), small_of("llama-nano", 32)};
+    if (GetParam().ep > 1) configs_ = {small_of("moe-nano", 32)};
   }
 
-  /// Of one rank, every number of it different.
+  /// Saves a model on one rank. All its numbers are different.
   std::string save_one(const GptConfig& config, SaveHow how) const {
     const std::string dir = dir_ / "one";
     std::filesystem::remove_all(dir);
@@ -88,7 +77,7 @@ class SavedByRanks : public testing::TestWithParam<Spread> {
       }
       SmallModel::fill_all<int64_t>(model.count.view({3}), 7);
       SaveDirectory home(dir);
-      EXPECT_EQ(save_checkpoint(Ctx{}, home, model.state(), 3, how), "");
+      EXPECT_EQ(save_checkpoint(home, model.state(), 3, how), "");
     });
     return dir;
   }
@@ -152,18 +141,14 @@ class RanksAndTheDisk : public testing::Test {
  protected:
   /// What stops a save of two ranks; empty if it is saved.
   std::string save(int64_t step) const {
-    try {
-      run_threads(2, [&](Comm& comm) {
-        const RankModel model(small_config(), {.shards = 2}, comm);
-        SmallModel::fill_all<float>(model.m, static_cast<float>(step));
-        const auto home = open_save_directory(dir_.path(), 1, /*shared=*/true, &comm);
-        save_checkpoint(Ctx{}, *home, model.state(), step);
-        comm.barrier();
-      });
-    } catch (const RankFailed& e) {
-      return e.what();
-    }
-    return "";
+    const auto body = [&](Comm& comm) {
+      const RankModel model(small_config(), {.shards = 2}, comm);
+      SmallModel::fill_all<float>(model.m, static_cast<float>(step));
+      const auto home = open_save_directory(dir_.path(), 1, /*shared=*/true, &comm);
+      save_checkpoint(*home, model.state(), step);
+      comm.barrier();
+    };
+    return test::failure_of(2, body).line;
   }
   int64_t steps() const { return Manifest::find(dir_.path())->steps(); }
 
@@ -174,26 +159,24 @@ class RanksAndTheDisk : public testing::Test {
 TEST_F(RanksAndTheDisk, AnyOperationOfAnyRankFails) {
   ASSERT_EQ(save(1), "");
   const size_t files = files_in(dir_.path()).size();
-  bool saved = false;
-  for (int i = 0; !saved; ++i) {
-    bad_disk = {.fail_at = i};
-    const std::string message = save(2);
-    saved = bad_disk.operations <= i;
-    bad_disk = {};
-    EXPECT_TRUE(message.empty() || message.find("cannot ") != message.npos) << message;
-    EXPECT_TRUE(steps() == 1 || steps() == 2);
-    EXPECT_TRUE(!message.empty() || steps() == 2) << i;
-    run_threads(1, [&](Comm& comm) { RankModel(small_config(), {}, comm).load(dir_.path()); });
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(save(1), "");
-    testing::internal::GetCapturedStderr();
-    EXPECT_EQ(files_in(dir_.path()).size(), files);
-  }
+  fail_each_operation(
+      [&] { return save(2); },
+      [&](const std::string& message) {
+        EXPECT_TRUE(message.empty() || message.find("cannot ") != message.npos) << message;
+        EXPECT_EQ(message.find("rank "), message.rfind("rank ")) << "once in " << message;
+        EXPECT_TRUE(steps() == 1 || steps() == 2);
+        EXPECT_TRUE(!message.empty() || steps() == 2);
+        run_threads(1, [&](Comm& comm) { RankModel(small_config(), {}, comm).load(dir_.path()); });
+        testing::internal::CaptureStderr();
+        EXPECT_EQ(save(1), "");
+        testing::internal::GetCapturedStderr();
+        EXPECT_EQ(files_in(dir_.path()).size(), files);
+      });
 }
 
-// A checksum does not see the first: a run of zeros adds nothing.
+// A checksum does not see that a run of zeros was forgotten, because zeros add nothing.
 TEST_F(RanksAndTheDisk, SeeThatSomeBytesAreNotWrittenOnce) {
-  const GptConfig config = small_llama_or_moe("llama-nano");
+  const GptConfig config = small_of("llama-nano", 32);
   ASSERT_EQ(save(1), "");
   for (const bool forgets : {true, false})
     run_threads(2, [&](Comm& comm) {
@@ -215,23 +198,18 @@ TEST_F(RanksAndTheDisk, SeeThatSomeBytesAreNotWrittenOnce) {
 
 TEST_F(RanksAndTheDisk, RefuseADirectoryThatIsNotShared) {
   const auto open = [&](bool shared) {
-    run_threads(3, [&](Comm& comm) {
+    return test::failure_of(3, [&](Comm& comm) {
       const std::string own = dir_ / (comm.rank() == 2 ? "other" : "one");
       std::filesystem::create_directory(own);
       open_save_directory(own, 1, shared, &comm);
       comm.barrier();
     });
   };
-  std::string message;
-  try {
-    open(true);
-  } catch (const RankFailed& e) {
-    message = e.what();
-  }
+  const std::string message = open(true).line;
   EXPECT_NE(message.find("rank 2 does not see in " + dir_ / "other"), message.npos) << message;
   EXPECT_NE(message.find("legal are a directory that all ranks share, and --gather"), message.npos);
   EXPECT_EQ(files_in(dir_.path()).size(), 2u) << "two empty directories";
-  open(false);
+  EXPECT_EQ(open(false).line, "");
 }
 
 }  // namespace

@@ -1,21 +1,118 @@
-// Chapters 01, 02 and 21 against PyTorch: loss and gradient norm of 20 steps.
-#include "tests/golden/golden.h"
-
+// Chapters 01, 02, 21 and 26 against PyTorch in double: loss and gradient norm of 20 steps are what
+// scripts/golden.py found with the same flags.
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <ostream>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
 
+/// How far a program in FP32 may stray from PyTorch in double, relative, in any step of any run.
+/// PyTorch in FP32 strays up to 3e-6 itself; GELU by erf instead of tanh would already show.
+constexpr double kGoldenTolerance = 1e-5;
+constexpr int64_t kGoldenSteps = 20;
+
+std::string content(const std::string& name) {
+  const std::string path = LADDER_GOLDEN "/" + name;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+nlohmann::json read_golden(const std::string& name) {
+  return nlohmann::json::parse(content(name + ".json"));
+}
+
+/// {"lr": 0.1, "nesterov": true} -> "--lr 0.1 --nesterov "
+std::string command_line(const nlohmann::json& flags) {
+  std::string line;
+  for (const auto& [flag, value] : flags.items()) {
+    if (value == false) continue;
+    line += "--" + flag + " ";
+    if (value.is_string())
+      line += value.get<std::string>() + " ";
+    else if (!value.is_boolean())
+      line += value.dump() + " ";
+  }
+  return line;
+}
+
+double value_of(const std::string& hex) { return std::strtod(hex.c_str(), nullptr); }
+
+/// Loss and gradient norm of each step.
+struct Curve {
+  std::vector<double> loss, grad_norm;
+};
+
+/// The largest relative difference of two series; infinite if their lengths differ or if anything
+/// is NaN.
+double deviation(const std::vector<double>& got, const std::vector<double>& want) {
+  if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double here = std::abs(got[i] / want[i] - 1);
+    if (std::isnan(here)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, here);
+  }
+  return worst;
+}
+
+class Golden : public SameTrace {
+ protected:
+  Golden() { write("text.txt", content("text.txt")); }
+
+  /// Deviations of loss and norm from tests/golden/NAME.json, with `other` in place of some of its
+  /// flags.
+  std::pair<double, double> deviations(const std::string& name, const nlohmann::json& other) const {
+    const auto golden = read_golden(name);
+    auto flags = golden.at("flags");
+    flags.update(other);
+    Curve got;
+    for (const TraceStep& step :
+         trace(golden.at("chapter").get<std::string>(), command_line(flags), {0, kGoldenSteps})
+             .steps) {
+      got.loss.push_back(value_of(step.loss));
+      got.grad_norm.push_back(value_of(step.grad_norm));
+    }
+    EXPECT_EQ(std::ssize(got.loss), kGoldenSteps);
+    const std::pair all{deviation(got.loss, golden.at("loss")),
+                        deviation(got.grad_norm, golden.at("grad_norm"))};
+    fmt::print("{} with {}: loss deviates by {:.1e}, grad_norm by {:.1e}\n", name, other.dump(),
+               all.first, all.second);
+    return all;
+  }
+};
+
+/// Each of the names on each table.
+using GoldenCase = std::tuple<std::string, std::string>;
+
 class GoldenRuns : public Golden, public ::testing::WithParamInterface<GoldenCase> {};
-INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenRuns,
-                         golden_cases({"sgd", "momentum", "nesterov", "adam", "adamw", "adamw_odd",
-                                       "adamw_llama", "adamw_tied", "adamw_moe"}),
-                         golden_name);
+INSTANTIATE_TEST_SUITE_P(
+    PyTorch, GoldenRuns,
+    ::testing::Combine(::testing::Values("sgd", "momentum", "nesterov", "adam", "adamw",
+                                         "adamw_odd", "adamw_llama", "adamw_tied", "adamw_moe",
+                                         "packed", "packed_llama"),
+                       ::testing::Values("cpu", "ref")),
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
 
 TEST_P(GoldenRuns, Says) {
-  const auto [name, backend] = GetParam();
-  expect_golden(name, backend);
+  const auto& [name, backend] = GetParam();
+  const auto [loss, grad_norm] = deviations(name, {{"backend", backend}});
+  EXPECT_LE(loss, kGoldenTolerance);
+  EXPECT_LE(grad_norm, kGoldenTolerance);
 }
 
 /// A flag that is another than that of the golden run.
@@ -41,13 +138,19 @@ const Other kOthers[] = {{"Rate", "sgd", {{"lr", 0.1001}}},
                          {"Z", "adamw_moe", {{"z-loss", 0.09}}},
                          {"Bias", "adamw_moe", {{"bias-rate", 0.005}}},
                          {"Router", "adamw_moe", {{"router", "sigmoid"}}},
-                         {"Weights", "adamw_moe", {{"no-renormalize", true}}}};
+                         {"Weights", "adamw_moe", {{"no-renormalize", true}}},
+                         {"Documents", "packed", {{"end-of-text", 32}}}};
 
 class GoldenControls : public Golden, public ::testing::WithParamInterface<Other> {};
 INSTANTIATE_TEST_SUITE_P(Other, GoldenControls, ::testing::ValuesIn(kOthers),
                          [](const auto& test) { return test.param.what + "_" + test.param.name; });
 
-TEST_P(GoldenControls, Differs) { expect_other(GetParam().name, GetParam().flag); }
+// The curve is told clearly from rounding, and is still finite, so that it is the flag which shows.
+TEST_P(GoldenControls, Differs) {
+  const auto [loss, grad_norm] = deviations(GetParam().name, GetParam().flag);
+  EXPECT_GT(std::max(loss, grad_norm), 10 * kGoldenTolerance);
+  EXPECT_TRUE(std::isfinite(loss) && std::isfinite(grad_norm));
+}
 
 TEST(GoldenDeviation, InfiniteWhereNothingCanBeCompared) {
   const double nan = std::nan("");

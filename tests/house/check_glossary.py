@@ -26,19 +26,23 @@ def words(root):
     return [word.strip().strip("`") for term in terms for word in term.split(",")]
 
 
-def pattern(word):
-    """Finds a word as text and as a name: micro-batch, micro batches, micro_batch, MicroBatch."""
+def is_said(word, text):
+    """Whether a word of small letters is in the text, as text or as a name: micro-batch, micro batches,
+    micro_batch, MicroBatch. The text is of small letters: a pattern that begins with one of them is
+    found much faster than one that looks behind it, or at both cases."""
     parts = [re.escape(part) for part in re.split(r"[\s_-]+", word)]
-    return re.compile(r"(?<![^\W_])" + r"[\s_/-]*".join(parts) + r"(?:s|es)?(?![^\W_])", re.IGNORECASE)
+    found = re.finditer(r"[\s_/-]*".join(parts) + r"(?:s|es)?(?![^\W_])", text)
+    return any(not text[max(0, match.start() - 1) : match.start()].isalnum() for match in found)
 
 
 def check_words(root, known):
     if not known:
         return [f"{GLOSSARY}: missing, or without words"]
     files = [path for path in all_files(root) if path.suffix in TEXT and path != root / GLOSSARY]
-    text, lower = "\n".join(path.read_text(encoding="utf-8") for path in files), [word.lower() for word in known]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files).lower()
+    lower = [word.lower() for word in known]
     return ([f"{GLOSSARY}: {word} stands there twice" for word in sorted(set(lower)) if lower.count(word) > 1] +
-            [f"{GLOSSARY}: nobody says {word}" for word in known if not pattern(word).search(text)])
+            [f"{GLOSSARY}: nobody says {word}" for word in known if not is_said(word.lower(), text)])
 
 
 def check_types(root, known):

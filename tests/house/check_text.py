@@ -71,7 +71,7 @@ def faults_of_script(where, top, path):
 
 
 def long_sentences(text):
-    """What is said of each over the limit."""
+    """A message for each sentence over the limit."""
     text = FENCE.sub("\n\n", text)
     text = ONE_WORD.sub(lambda m: m[1] if m[1] is not None and not m[0].startswith("!") else "x", text)
     for paragraph in re.split(r"\n\s*\n", BLOCK.sub("\n\n", text)):

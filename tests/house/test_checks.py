@@ -144,7 +144,7 @@ class Project(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
 
     def caught(self, check, name, change):
-        """What the check says once a file is changed, which is undone."""
+        """What the check says when a file is changed. The change is undone afterwards."""
         path = self.root / name
         before = path.read_text(encoding="utf-8") if path.is_file() else None
         if change is None:

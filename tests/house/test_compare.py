@@ -112,7 +112,7 @@ both = dict(predicted=8, measured=8)
 Path(a[a.index("--report") + 1]).write_text(json.dumps(dict(
     tokens_per_second=1.0, step_ms_median=1.0 + (chapter == "SLOW"),
     layout=dict(ranks=ranks, dp=ranks, cp=1, tp=1, pp=1, threads=1, micro_batch=1),
-    model=dict(layers=4, heads=4, channels=8, seq_len=16, parameters=1234),
+    model=dict(layers=4, heads=4, channels=8, seq_len=16, vocab=256, parameters=1234),
     memory=[dict(rank=r, Param=both, Grad=both, Workspace=both) for r in range(ranks)],
     comm=[dict(rank=r, all_reduce=dict(wire_bytes=100 + 7 * steps)) for r in range(ranks)])))
 line = lambda i: dict(step=i, loss="0x1p+1", grad_norm="0x1p+0", lr="0x1p-1",

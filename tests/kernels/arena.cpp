@@ -115,7 +115,7 @@ TEST(Arena, RefusesWhatIsNotItsOwn) {
   EXPECT_THROW(other.release(part), CheckError);
 }
 
-// A system that promises more than it has would end the process where this is filled.
+// Some systems promise more memory than they have. They end the process when memory is filled.
 TEST(Arena, RefusesMoreThanTheMachineHasLeft) {
   Arena arena;
   const int64_t bytes = host_memory_left() + (int64_t{64} << 20);

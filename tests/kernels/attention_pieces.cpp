@@ -1,7 +1,7 @@
-// Attention of one sequence on several ranks: pieces of it, joined, have the bits of the whole.
+// Attention of one sequence on several ranks: its pieces, joined, have the bits of the whole.
 //
-// Ranks hold their tokens in zig-zag order, chunks r and 2 cp - 1 - r of 2 cp, and get the keys of
-// others chunk by chunk. What they sum apart is joined as a tree by rank.
+// A sequence has 2 cp chunks. Rank r holds chunks r and 2 cp - 1 - r (zig-zag), and gets the keys
+// of other ranks chunk by chunk. The sums of the ranks are joined as a tree by rank.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -21,11 +21,11 @@ struct Heads {
 /// What may be done wrong.
 enum class Fault : uint8_t {
   None,
-  OrderOfArrival,  ///< softmaxes of the rank's own chunks first, then those of a ring's neighbors
-  Swapped,         ///< a tree over chunks of keys, two of them in each other's place
+  OrderOfArrival,  ///< the softmaxes of own chunks come first, then those of a ring's neighbors
+  Swapped,         ///< a tree over chunks of keys, but two of them have changed places
   Chain,           ///< chunks of keys one after another, not as a tree
-  Unfolded,        ///< rank r has the r-th run of tokens: its leaves are not folded
-  NotOffset,       ///< positions of all queries as those of rank 0
+  Unfolded,        ///< rank r has neighboring tokens: its leaves are not folded
+  NotOffset,       ///< all queries have the positions of rank 0
   ChunkLost,
   ChunkTwice,
 };
@@ -39,11 +39,8 @@ struct Results {
   Tensor out, lse, dqkv;
 };
 
-/// Two runs of tokens.
-using Runs = std::array<Range, 2>;
-
-/// Elements (i,j,:) of a tensor of rank 3 to (.., j of the local rows, :), or back.
-enum class Way : uint8_t { Gather, Scatter };
+/// The tokens of a rank: two stretches of the sequence.
+using Stretches = std::vector<Range>;
 
 class AttentionPieces : public SameBits {
  protected:
@@ -51,11 +48,8 @@ class AttentionPieces : public SameBits {
   int64_t chunks = 2;  ///< of keys, that travel one by one
   Fault fault = Fault::None;
 
-  /// Of the sums.
-  Tensor wide_empty(Shape shape) { return box.empty(wide(GetParam().dtype), shape); }
-
   Results whole(const Tensor& qkv, const Tensor& dout, const Heads& s) {
-    const Results r{box.empty(dout.shape), wide_empty({1, s.NH, dout.dim(1)}),
+    const Results r{box.empty(dout.shape), box.empty(sums, {1, s.NH, dout.dim(1)}),
                     box.empty(qkv.shape)};
     k.attention_forward(ctx, r.out, r.lse, qkv);
     k.attention_backward(ctx, r.dqkv, dout, qkv, r.out, r.lse);
@@ -63,31 +57,23 @@ class AttentionPieces : public SameBits {
   }
   Results by_ranks(const Tensor& qkv, const Tensor& dout, const Heads& s);
 
-  Runs runs_of(int64_t rank, int64_t T) const {
+  Stretches tokens_of_rank(int64_t rank, int64_t T) const {
     if (fault == Fault::Unfolded) return {leaf(2 * rank, 2 * cp, T), leaf(2 * rank + 1, 2 * cp, T)};
     const auto [early, late] = fold(rank, cp, T);
     return {early, late};
   }
-
-  /// Copies between the tokens of `runs` in all (..,T,N) and local (..,T/cp,N).
-  static void copy(Way way, const Tensor& all, const Tensor& local, const Runs& runs) {
+  Tensor gathered(const Tensor& all, const Stretches& tokens) {
+    return tokens_of(all, 0, all.dim(0), tokens);
+  }
+  /// Puts local (..,T/cp,N) where gathered() took it from. all (..,T,N)
+  static void scatter(const Tensor& all, const Tensor& local, const Stretches& tokens) {
     const int64_t N = all.dim(2), T = all.dim(1);
     for (int64_t i = 0; i < all.dim(0); ++i) {
       int64_t row = i * local.dim(1);
-      for (const Range& run : runs)
-        for (int64_t t = run.begin; t < run.end; ++t, ++row)
-          for (int64_t c = 0; c < N; ++c)
-            if (way == Way::Gather)
-              set(local, row * N + c, at(all, (i * T + t) * N + c));
-            else
-              set(all, (i * T + t) * N + c, at(local, row * N + c));
+      for (const Range& range : tokens)
+        for (int64_t t = range.begin; t < range.end; ++t, ++row)
+          for (int64_t c = 0; c < N; ++c) set(all, (i * T + t) * N + c, at(local, row * N + c));
     }
-  }
-  Tensor gathered(const Tensor& all, const Runs& runs) {
-    const Tensor local =
-        box.empty(all.dtype, {all.dim(0), runs[0].size() + runs[1].size(), all.dim(2)});
-    copy(Way::Gather, all, local, runs);
-    return local;
   }
   /// Columns of each group out of qkv.
   Tensor taken(const Tensor& qkv, const Heads& s, int64_t from, int64_t count) {
@@ -96,6 +82,17 @@ class AttentionPieces : public SameBits {
     k.copy_columns(ctx, part.view({tokens, s.NKV, count}), 0, qkv.view({tokens, s.NKV, N / s.NKV}),
                    from, count);
     return part;
+  }
+
+  Softmax sum_of(const Softmax& a, const Softmax& b) {
+    const Softmax sum{box.copy(a.o), box.copy(a.m), box.copy(a.l)};
+    k.attention_merge(ctx, sum.o, sum.m, sum.l, b.o, b.m, b.l);
+    return sum;
+  }
+  static void expect_same(const Softmax& got, const Softmax& want) {
+    EXPECT_TRUE(same_bits(got.o, want.o));
+    EXPECT_TRUE(same_bits(got.m, want.m));
+    EXPECT_TRUE(same_bits(got.l, want.l));
   }
 
   /// The order in which a rank takes the softmaxes of chunks.
@@ -122,65 +119,59 @@ class AttentionPieces : public SameBits {
         for (size_t i = 0; i + step < parts.size(); i += 2 * step) into(parts[i], parts[i + step]);
     return parts[0];
   }
-  /// The tree of `add`, by index.
-  Tensor summed(std::vector<Tensor> parts) {
-    for (size_t step = 1; step < parts.size(); step *= 2)
-      for (size_t i = 0; i + step < parts.size(); i += 2 * step)
-        k.add(ctx, parts[i], parts[i], parts[i + step]);
-    return parts[0];
-  }
 };
 
 /// As cp ranks do it.
 Results AttentionPieces::by_ranks(const Tensor& qkv, const Tensor& dout, const Heads& s) {
   const int64_t T = dout.dim(1), r = s.NH / s.NKV;
   chunks = std::min(2 * cp, key_chunks(T));
-  const Results all{box.empty(dout.shape), wide_empty({1, s.NH, T}), box.empty(qkv.shape)};
+  const Results all{box.empty(dout.shape), box.empty(sums, {1, s.NH, T}), box.empty(qkv.shape)};
   std::vector<std::vector<Tensor>> dkv(static_cast<size_t>(chunks));  // of each chunk: by rank
   std::vector<Tensor> kv;
   for (int64_t i = 0; i < chunks; ++i)
-    kv.push_back(taken(gathered(qkv, {leaf(i, chunks, T), Range{}}), s, r * s.HS, 2 * s.HS));
+    kv.push_back(taken(gathered(qkv, {leaf(i, chunks, T)}), s, r * s.HS, 2 * s.HS));
   for (int64_t rank = 0; rank < cp; ++rank) {
-    const Runs runs = runs_of(rank, T);
-    const Tensor q = taken(gathered(qkv, runs), s, 0, r * s.HS), dy = gathered(dout, runs);
-    const Runs told = fault == Fault::NotOffset ? runs_of(0, T) : runs;
+    const Stretches tokens = tokens_of_rank(rank, T);
+    const Tensor q = taken(gathered(qkv, tokens), s, 0, r * s.HS), dy = gathered(dout, tokens);
+    const Stretches told = fault == Fault::NotOffset ? tokens_of_rank(0, T) : tokens;
     const auto place = [&](int64_t i) {
       return AttentionPlace{T, {told[0].begin, told[1].begin}, leaf(i, chunks, T).begin};
     };
     std::vector<Softmax> parts;
     for (const int64_t i : chunks_for(rank)) {
       const Shape statistic{1, s.NH, q.dim(1)};
-      const Softmax part{wide_empty(q.shape), wide_empty(statistic), wide_empty(statistic)};
+      const Softmax part{box.empty(sums, q.shape), box.empty(sums, statistic),
+                         box.empty(sums, statistic)};
       k.attention_piece_forward(ctx, part.o, part.m, part.l, q, kv[static_cast<size_t>(i)],
                                 place(i));
       parts.push_back(part);
     }
     const Softmax sum = merged(parts);
-    const Tensor out = box.empty(q.shape), lse = wide_empty(sum.m.shape);
+    const Tensor out = box.empty(q.shape), lse = box.empty(sums, sum.m.shape);
     k.attention_finish(ctx, out, lse, sum.o, sum.m, sum.l);
 
     std::vector<Tensor> dq;
     for (int64_t i = 0; i < chunks; ++i) {
       const Tensor& keys = kv[static_cast<size_t>(i)];
-      dq.push_back(wide_empty(q.shape));
-      dkv[static_cast<size_t>(i)].push_back(wide_empty(keys.shape));
+      dq.push_back(box.empty(sums, q.shape));
+      dkv[static_cast<size_t>(i)].push_back(box.empty(sums, keys.shape));
       k.attention_piece_backward(ctx, dq.back(), dkv[static_cast<size_t>(i)].back(), dy, q, keys,
                                  out, lse, place(i));
     }
-    const Tensor dx = gathered(all.dqkv, runs);
+    const Tensor dx = gathered(all.dqkv, tokens);
     k.copy_columns(ctx, dx.view({q.dim(1), s.NKV, (r + 2) * s.HS}), 0,
-                   summed(dq).view({q.dim(1), s.NKV, r * s.HS}), 0, r * s.HS);
-    copy(Way::Scatter, all.out, out, runs);
-    copy(Way::Scatter, all.dqkv, dx, runs);
-    copy(Way::Scatter, all.lse.view({s.NH, T, 1}), lse.view({s.NH, q.dim(1), 1}), runs);
+                   join(dq).view({q.dim(1), s.NKV, r * s.HS}), 0, r * s.HS);
+    scatter(all.out, out, tokens);
+    scatter(all.dqkv, dx, tokens);
+    scatter(all.lse.view({s.NH, T, 1}), lse.view({s.NH, q.dim(1), 1}), tokens);
   }
   for (int64_t i = 0; i < chunks; ++i) {
     const Range range = leaf(i, chunks, T);
-    const Tensor dx = gathered(all.dqkv, {range, Range{}});
+    const Tensor dx = gathered(all.dqkv, {range});
     k.copy_columns(ctx, dx.view({range.size(), s.NKV, (r + 2) * s.HS}), r * s.HS,
-                   summed(dkv[static_cast<size_t>(i)]).view({range.size(), s.NKV, 2 * s.HS}), 0,
+                   join(dkv[static_cast<size_t>(i)]).view({range.size(), s.NKV, 2 * s.HS}), 0,
                    2 * s.HS);
-    copy(Way::Scatter, all.dqkv, dx, {range, Range{}});
+    scatter(all.dqkv, dx, {range});
   }
   return all;
 }
@@ -218,42 +209,34 @@ TEST_P(AttentionPieces, WhatIsDoneWrongIsSeen) {
       const Results got = by_ranks(qkv, dout, s);
       EXPECT_FALSE(same_bits(got.dqkv, want.dqkv))
           << "cp " << cp << ", " << static_cast<int>(fault);
-      // What is folded plays a part for keys only.
+      // Only sums for keys depend on how leaves are folded.
       EXPECT_EQ(bool(same_bits(got.out, want.out)), fault == Fault::Unfolded)
           << "cp " << cp << ", " << static_cast<int>(fault);
     }
 }
 
-/// The sums of queries that see none of the keys.
+/// A query that sees none of the keys has absent sums.
 TEST_P(AttentionPieces, WhatIsAbsentChangesNothing) {
   const int64_t T = 128, half = 64, HS = 4;
   const Tensor q = box.random({1, half, HS}), kv = box.random({1, half, 2 * HS});
   const auto piece = [&](int64_t query, int64_t key) {
-    const Softmax x{wide_empty(q.shape), wide_empty({1, 1, half}), wide_empty({1, 1, half})};
+    const Softmax x{box.empty(sums, q.shape), box.empty(sums, {1, 1, half}),
+                    box.empty(sums, {1, 1, half})};
     k.attention_piece_forward(ctx, x.o, x.m, x.l, q, kv, {T, {query, query + half / 2}, key});
     return x;
   };
   const Softmax absent = piece(0, half), some = piece(half, 0);
-  const Tensor dq = wide_empty(q.shape), dkv = wide_empty(kv.shape);
+  const Tensor dq = box.empty(sums, q.shape), dkv = box.empty(sums, kv.shape);
   k.attention_piece_backward(ctx, dq, dkv, q, q, kv, q, some.m, {T, {0, half / 2}, half});
   for (const Tensor& x : {dq, dkv, absent.o})
-    for (int64_t i = 0; i < x.size(); ++i)
-      EXPECT_TRUE(at(x, i) == 0 && std::signbit(at(x, i))) << i;
-  const auto merged = [&](const Softmax& a, const Softmax& b) {
-    const Softmax sum{box.copy(a.o), box.copy(a.m), box.copy(a.l)};
-    k.attention_merge(ctx, sum.o, sum.m, sum.l, b.o, b.m, b.l);
-    return sum;
-  };
-  for (const auto& [got, want] : {std::array{merged(absent, some), some},
-                                  {merged(some, absent), some},
-                                  {merged(absent, absent), absent}}) {
-    EXPECT_TRUE(same_bits(got.o, want.o));
-    EXPECT_TRUE(same_bits(got.m, want.m));
-    EXPECT_TRUE(same_bits(got.l, want.l));
-  }
+    for (int64_t i = 0; i < x.size(); ++i) EXPECT_TRUE(is_minus_zero(at(x, i))) << i;
+  for (const auto& [got, want] : {std::array{sum_of(absent, some), some},
+                                  {sum_of(some, absent), some},
+                                  {sum_of(absent, absent), absent}})
+    expect_same(got, want);
 }
 
-/// By so much that the exponential of the distance is infinite: the larger one is what is left.
+/// So far that the exponential of the distance is infinite. Only the larger one is left.
 TEST_P(AttentionPieces, MaximaMayBeFarApart) {
   const Shape row{1, 8, 4}, statistic{1, 1, 8};
   const auto softmax = [&](double m) {
@@ -261,18 +244,14 @@ TEST_P(AttentionPieces, MaximaMayBeFarApart) {
                    box.random(sums, statistic, 1, 2)};
   };
   const Softmax low = softmax(-1000), high = softmax(1000);
-  for (const auto& [a, b] : {std::pair{low, high}, {high, low}}) {
-    const Softmax sum{box.copy(a.o), box.copy(a.m), box.copy(a.l)};
-    k.attention_merge(ctx, sum.o, sum.m, sum.l, b.o, b.m, b.l);
-    EXPECT_TRUE(same_bits(sum.o, high.o));
-    EXPECT_TRUE(same_bits(sum.m, high.m));
-    EXPECT_TRUE(same_bits(sum.l, high.l));
-  }
+  expect_same(sum_of(low, high), high);
+  expect_same(sum_of(high, low), high);
 }
 
 TEST_P(AttentionPieces, PiecesAreWholeChunks) {
-  const Tensor q = box.empty({1, 64, 4}), kv = box.empty({1, 64, 8}), m = wide_empty({1, 1, 64});
-  const Tensor o = wide_empty(q.shape);
+  const Tensor q = box.empty({1, 64, 4}), kv = box.empty({1, 64, 8}),
+               m = box.empty(sums, {1, 1, 64});
+  const Tensor o = box.empty(sums, q.shape);
   const auto forward = [&](int64_t query, int64_t key) {
     k.attention_piece_forward(ctx, o, m, m, q, kv, {128, {query, query + 32}, key});
   };

@@ -2,7 +2,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <tuple>
+#include <type_traits>
+#include <utility>
 
 namespace ladder::test {
 
@@ -34,13 +35,34 @@ Call Call::in_dtype(Sandbox& box, Dtype dtype) const {
 
 namespace {
 
-void copy_to(const Run& r) {
-  const Tensor &to = r.out[0], &from = r.in[0];
+/// Before an operation in place: `to` becomes the first operand.
+void copy_to(const Tensor& to, const Run& r) {
+  const Tensor& from = r.in[0];
   if (r.ctx.device) return r.ctx.device->copy(to.ptr, from.ptr, to.bytes());
   std::memcpy(to.ptr, from.ptr, static_cast<size_t>(to.bytes()));
 }
 
-/// What is drawn for the calls of one batch.
+/// The call of an operation with all its tensors, in the order of its parameters, and with its
+/// other parameters. An operation that sums over sequences also gets the Into of the run.
+template <class... P, class... Others>
+Call row(const char* name, void (*Kernels::*operation)(const Ctx&, P...), std::vector<Output> out,
+         std::vector<Operand> in, Others... others) {
+  constexpr size_t kTensors = (std::is_same_v<P, Tensor> + ...);
+  const auto run = [=]<size_t... I>(std::index_sequence<I...>, const Run& r) {
+    const auto tensor = [&r](size_t i) {
+      return i < r.out.size() ? r.out[i] : r.in[i - r.out.size()];
+    };
+    if constexpr (kTensors + sizeof...(others) < sizeof...(P))
+      (r.k.*operation)(r.ctx, tensor(I)..., others..., r.into);
+    else
+      (r.k.*operation)(r.ctx, tensor(I)..., others...);
+  };
+  CHECK(out.size() + in.size() == kTensors, "{} takes {} tensors", name, kTensors);
+  return {name, std::move(out), std::move(in),
+          [=](const Run& r) { run(std::make_index_sequence<kTensors>{}, r); }};
+}
+
+/// Draws the operands for the calls of one batch.
 struct Draw {
   Sandbox& box;
   int64_t B, T;
@@ -56,7 +78,7 @@ struct Draw {
   Operand weight(const Shape& shape) const { return {box.random(shape), Kind::Weight}; }
 };
 
-/// What the calls of rows read.
+/// What calls_of_rows() reads.
 struct RowOperands {
   RowOperands(Sandbox& box, const CallSizes& s, Dtype dtype)
       : draw{box, s.B, s.T, dtype}, C(s.C), N(s.N) {}
@@ -69,7 +91,7 @@ struct RowOperands {
   Output like_x{{B, T, C}, Kind::Act}, rows{{B, T}, Kind::Stat};
 };
 
-/// And what the others read.
+/// And what the other calls read.
 struct Operands : RowOperands {
   Operands(Sandbox& box, const CallSizes& s, Dtype dtype) : RowOperands(box, s, dtype) {
     if (B * T > 1) targets.x.data<int32_t>()[0] = kIgnore;
@@ -88,177 +110,92 @@ struct Operands : RowOperands {
 };
 
 std::vector<Call> of_rows(const RowOperands& o) {
-  const auto [B, T, C] = std::tuple{o.B, o.T, o.C};
+  using K = Kernels;
+  const Operand none{};
+  const Output gates{{o.B, o.T, 2 * o.C}, Kind::Act};
   return {
-      {"norm_forward",
-       {o.like_x, o.rows, o.rows},
-       {o.x, o.bias},
-       [](const Run& r) {
-         r.k.norm_forward(r.ctx, r.out[0], r.out[1], r.out[2], r.in[0], r.in[1], r.in[1]);
-       }},
+      row("norm_forward", &K::norm_forward, {o.like_x, o.rows, o.rows}, {o.x, o.bias, o.bias}),
       {"norm_forward, RMSNorm",
        {o.like_x, o.rows},
        {o.x, o.bias},
        [](const Run& r) { r.k.norm_forward(r.ctx, r.out[0], {}, r.out[1], r.in[0], r.in[1], {}); }},
-      {"norm_backward_input",
-       {o.like_x},
-       {o.d, o.x, o.bias, o.mean, o.rstd},
-       [](const Run& r) {
-         r.k.norm_backward_input(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2], r.in[3], r.in[4]);
-       }},
-      {"norm_backward_input, RMSNorm",
-       {o.like_x},
-       {o.d, o.x, o.bias, o.rstd},
-       [](const Run& r) {
-         r.k.norm_backward_input(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2], {}, r.in[3]);
-       }},
-      {"gelu_forward",
-       {o.like_x},
-       {o.x},
-       [](const Run& r) { r.k.gelu_forward(r.ctx, r.out[0], r.in[0]); }},
-      {"gelu_backward",
-       {o.like_x},
-       {o.d, o.x},
-       [](const Run& r) { r.k.gelu_backward(r.ctx, r.out[0], r.in[0], r.in[1]); }},
-      {"swiglu_forward",
-       {o.like_x},
-       {o.gates},
-       [](const Run& r) { r.k.swiglu_forward(r.ctx, r.out[0], r.in[0]); }},
-      {"swiglu_backward",
-       {{{B, T, 2 * C}, Kind::Act}},
-       {o.d, o.gates},
-       [](const Run& r) { r.k.swiglu_backward(r.ctx, r.out[0], r.in[0], r.in[1]); }},
-      {"residual_forward",
-       {o.like_x},
-       {o.x, o.d, o.bias},
-       [](const Run& r) { r.k.residual_forward(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2]); }},
-      {"residual_forward without bias",
-       {o.like_x},
-       {o.x, o.d},
-       [](const Run& r) { r.k.residual_forward(r.ctx, r.out[0], r.in[0], r.in[1], {}); }},
-      {"add",
-       {o.like_x},
-       {o.x, o.d},
-       [](const Run& r) { r.k.add(r.ctx, r.out[0], r.in[0], r.in[1]); }},
+      row("norm_backward_input", &K::norm_backward_input, {o.like_x},
+          {o.d, o.x, o.bias, o.mean, o.rstd}),
+      row("norm_backward_input, RMSNorm", &K::norm_backward_input, {o.like_x},
+          {o.d, o.x, o.bias, none, o.rstd}),
+      row("gelu_forward", &K::gelu_forward, {o.like_x}, {o.x}),
+      row("gelu_backward", &K::gelu_backward, {o.like_x}, {o.d, o.x}),
+      row("swiglu_forward", &K::swiglu_forward, {o.like_x}, {o.gates}),
+      row("swiglu_backward", &K::swiglu_backward, {gates}, {o.d, o.gates}),
+      row("residual_forward", &K::residual_forward, {o.like_x}, {o.x, o.d, o.bias}),
+      row("residual_forward without bias", &K::residual_forward, {o.like_x}, {o.x, o.d, none}),
+      row("add", &K::add, {o.like_x}, {o.x, o.d}),
       {"scale",
        {o.like_x},
        {o.x},
        [](const Run& r) {
-         copy_to(r);
+         copy_to(r.out[0], r);
          r.k.scale(r.ctx, r.out[0], 0.7F);
        }},
   };
 }
 
-/// Of several rows or weights, but nothing is summed over the batch.
+/// Calls that read several rows or weights, but sum nothing over the batch.
 std::vector<Call> of_sequences(const Operands& o) {
-  const auto [B, T, C, N] = std::tuple{o.B, o.T, o.C, o.N};
-  const Output to_n{{B, T, N}, Kind::Act}, of_heads{{B, o.NH, T}, Kind::Stat};
-  const Output losses{{B}, Kind::Stat};
-  const int64_t vocab = o.vocab;
+  using K = Kernels;
+  const Operand none{};
+  const Output to_n{{o.B, o.T, o.N}, Kind::Act}, to_qkv{{o.B, o.T, 3 * o.C}, Kind::Act};
+  const Output of_heads{{o.B, o.NH, o.T}, Kind::Stat}, losses{{o.B}, Kind::Stat};
+  const auto rope = [&](const char* name, bool back) -> Call {
+    return {name, {{{o.B, o.T, 16 * o.C}, Kind::Act}}, {o.turned, o.angles}, [back](const Run& r) {
+              copy_to(r.out[0], r);
+              r.k.rope(r.ctx, r.out[0], r.in[1], 4, back);
+            }};
+  };
   return {
-      {"embed_forward",
-       {o.like_x},
-       {o.tokens, o.wte, o.wpe},
-       [](const Run& r) { r.k.embed_forward(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2]); }},
-      {"embed_forward without positions",
-       {o.like_x},
-       {o.tokens, o.wte},
-       [](const Run& r) { r.k.embed_forward(r.ctx, r.out[0], r.in[0], r.in[1], {}); }},
-      {"matmul_forward",
-       {to_n},
-       {o.x, o.w, o.bias_n},
-       [](const Run& r) {
-         r.k.matmul_forward(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2], kLeaves);
-       }},
-      {"matmul_backward_input",
-       {o.like_x},
-       {o.e, o.w},
-       [](const Run& r) { r.k.matmul_backward_input(r.ctx, r.out[0], r.in[0], r.in[1], kLeaves); }},
-      {"attention_forward",
-       {o.like_x, of_heads},
-       {o.qkv},
-       [](const Run& r) { r.k.attention_forward(r.ctx, r.out[0], r.out[1], r.in[0]); },
-       false},
-      {"attention_backward",
-       {{{B, T, 3 * C}, Kind::Act}},
-       {o.d, o.qkv, o.x, o.lse},
-       [](const Run& r) {
-         r.k.attention_backward(r.ctx, r.out[0], r.in[0], r.in[1], r.in[2], r.in[3]);
-       },
-       false},
-      {"rope",
-       {{{B, T, 16 * C}, Kind::Act}},
-       {o.turned, o.angles},
-       [](const Run& r) {
-         copy_to(r);
-         r.k.rope(r.ctx, r.out[0], r.in[1], 4, false);
-       }},
-      {"rope, back",
-       {{{B, T, 16 * C}, Kind::Act}},
-       {o.turned, o.angles},
-       [](const Run& r) {
-         copy_to(r);
-         r.k.rope(r.ctx, r.out[0], r.in[1], 4, true);
-       }},
-      {"cross_entropy",
-       {to_n, losses},
-       {o.logits, o.targets},
-       [vocab](const Run& r) {
-         r.k.cross_entropy(r.ctx, r.out[1], r.out[0], r.in[0], r.in[1], vocab, 0.3F);
-       }},
+      row("embed_forward", &K::embed_forward, {o.like_x}, {o.tokens, o.wte, o.wpe}),
+      row("embed_forward without positions", &K::embed_forward, {o.like_x},
+          {o.tokens, o.wte, none}),
+      row("matmul_forward", &K::matmul_forward, {to_n}, {o.x, o.w, o.bias_n}, kLeaves),
+      row("matmul_backward_input", &K::matmul_backward_input, {o.like_x}, {o.e, o.w}, kLeaves),
+      row("attention_forward", &K::attention_forward, {o.like_x, of_heads}, {o.qkv}),
+      row("attention_backward", &K::attention_backward, {to_qkv}, {o.d, o.qkv, o.x, o.lse}),
+      rope("rope", false),
+      rope("rope, back", true),
+      row("cross_entropy", &K::cross_entropy, {losses, to_n}, {o.logits, o.targets}, o.vocab, 0.3F),
       {"cross_entropy in place",
-       {to_n, losses},
+       {losses, to_n},
        {o.logits, o.targets},
-       [vocab](const Run& r) {
-         copy_to(r);
-         r.k.cross_entropy(r.ctx, r.out[1], r.out[0], r.out[0], r.in[1], vocab, 0.3F);
+       [vocab = o.vocab](const Run& r) {
+         copy_to(r.out[1], r);
+         r.k.cross_entropy(r.ctx, r.out[0], r.out[1], r.out[1], r.in[1], vocab, 0.3F);
        }},
-      {"softmax_loss",
-       {to_n, losses},
-       {o.logits, o.targets, o.mean, o.rstd, o.x_target},
-       [vocab](const Run& r) {
-         r.k.softmax_loss(r.ctx, r.out[1], r.out[0], r.in[0], r.in[2], r.in[3], r.in[4], r.in[1],
-                          vocab, 0.3F);
-       }},
+      row("softmax_loss", &K::softmax_loss, {losses, to_n},
+          {o.logits, o.mean, o.rstd, o.x_target, o.targets}, o.vocab, 0.3F),
   };
 }
 
 /// Gradients of parameters, summed over the batch.
 std::vector<Call> of_batches(const Operands& o) {
+  using K = Kernels;
   const Output of_c{{o.C}, Kind::Sum}, of_n{{o.N}, Kind::Sum}, words{{o.V, o.C}, Kind::Sum};
+  const Output places{{o.P, o.C}, Kind::Sum}, of_w{{o.N, o.C}, Kind::Sum};
   return {
-      {"embed_backward",
-       {words, {{o.P, o.C}, Kind::Sum}},
-       {o.loud_d, o.tokens},
-       [](const Run& r) {
-         r.k.embed_backward(r.ctx, r.out[0], r.out[1], r.in[0], r.in[1], r.into);
-       }},
+      row("embed_backward", &K::embed_backward, {words, places}, {o.loud_d, o.tokens}),
       {"embed_backward without positions",
        {words},
        {o.loud_d, o.tokens},
        [](const Run& r) { r.k.embed_backward(r.ctx, r.out[0], {}, r.in[0], r.in[1], r.into); }},
-      {"norm_backward_weight",
-       {of_c, of_c},
-       {o.loud_d, o.x, o.mean, o.rstd},
-       [](const Run& r) {
-         r.k.norm_backward_weight(r.ctx, r.out[0], r.out[1], r.in[0], r.in[1], r.in[2], r.in[3],
-                                  r.into);
-       }},
+      row("norm_backward_weight", &K::norm_backward_weight, {of_c, of_c},
+          {o.loud_d, o.x, o.mean, o.rstd}),
       {"norm_backward_weight, RMSNorm",
        {of_c},
        {o.loud_d, o.x, o.rstd},
        [](const Run& r) {
          r.k.norm_backward_weight(r.ctx, r.out[0], {}, r.in[0], r.in[1], {}, r.in[2], r.into);
        }},
-      {"matmul_backward_weight",
-       {{{o.N, o.C}, Kind::Sum}},
-       {o.loud_e, o.x},
-       [](const Run& r) { r.k.matmul_backward_weight(r.ctx, r.out[0], r.in[0], r.in[1], r.into); }},
-      {"bias_backward",
-       {of_n},
-       {o.loud_e},
-       [](const Run& r) { r.k.bias_backward(r.ctx, r.out[0], r.in[0], r.into); }},
+      row("matmul_backward_weight", &K::matmul_backward_weight, {of_w}, {o.loud_e, o.x}),
+      row("bias_backward", &K::bias_backward, {of_n}, {o.loud_e}),
   };
 }
 

@@ -44,7 +44,6 @@ struct Call {
   std::vector<Output> out;
   std::vector<Operand> in;
   std::function<void(const Run&)> run;
-  bool rounds_once = true;  ///< 16-bit outputs are those of FP32, rounded once
 
   /// Whether it sums over sequences: it writes its sums, or adds them.
   bool sums() const { return out[0].kind == Kind::Sum; }

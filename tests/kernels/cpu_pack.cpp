@@ -1,4 +1,4 @@
-// Panels that tiles pack on the way hold what those hold that are packed at once.
+// A panel that tiles pack on the way is equal to one that is packed at once.
 #include <vector>
 
 #include "kernels/cpu/gemm/beside.h"
@@ -21,7 +21,7 @@ std::vector<Run> runs(int64_t count) {
   return all;
 }
 
-/// What `Next` makes of kNr rows of f in kTimes calls, and some() more, which must change nothing.
+/// What `Next` makes of kNr rows of f in kTimes calls of some(). One more call must change nothing.
 template <class Next, class T>
 std::vector<float> on_the_way(const Factor& f, int64_t stride, std::span<const Run> k) {
   std::vector<float> panel(static_cast<size_t>(kNr * kSteps + kLanes), kUntouched);

@@ -1,5 +1,4 @@
-// Outputs so large that `cpu` stores them past the caches.
-
+// Outputs that are so large that `cpu` stores them past the caches.
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm/finish.h"
 #include "kernels/tree.h"
@@ -78,7 +77,7 @@ TEST_F(CpuPastCaches, WhatOutputs) {
   EXPECT_FALSE(goes_past_caches(odd, {other})) << "not at a vector of 16 bits";
 }
 
-/// Its own size is the last one of cpu_same_bits_products.cpp's weight gradients.
+/// The size of `large` is the last one of the weight gradients of cpu_products.cpp.
 TEST_F(CpuPastCaches, WhatGradients) {
   const Tensor c = box.empty({530, 1008});
   Product large;

@@ -1,11 +1,39 @@
-// The bits of `cpu` at sizes where threads, blocks and slabs really cut: same_bits_batch.cpp and
-// same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
-#include "tests/kernels/cpu_same_bits.h"
+// The bits of `cpu` at sizes that are worth several threads: same_bits_batch.cpp and
+// same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile. Products are in
+// cpu_products.cpp.
+#include <functional>
+#include <vector>
 
+#include "kernels/tree.h"
 #include "tests/kernels/calls.h"
 
 namespace ladder::test {
 namespace {
+
+class CpuSameBits : public ::testing::Test {
+ protected:
+  explicit CpuSameBits(Dtype real = Dtype::F32) : dtype(real) {}
+
+  const Dtype dtype;
+  Sandbox box{cpu_kernels(), dtype};
+  const Kernels& k = box.kernels();
+  const Ctx& ctx = box.ctx();
+
+  /// Runs with 1 to 4 threads on copies of `start`; all must have the bits of the first run.
+  void expect_any_threads(const char* name, const std::vector<Tensor>& start,
+                          const std::function<void(const std::vector<Tensor>&)>& run) {
+    std::vector<Tensor> first;
+    for (int threads = 1; threads <= 4; ++threads) {
+      box.set_threads(threads);
+      std::vector<Tensor> out;
+      for (const Tensor& x : start) out.push_back(box.copy(x));
+      run(out);
+      if (threads == 1) first = out;
+      for (size_t i = 0; i < out.size(); ++i)
+        EXPECT_TRUE(same_bits(out[i], first[i])) << name << " with " << threads << " threads";
+    }
+  }
+};
 
 /// With activations of 32 and of 16 bits.
 class CpuAnyThreads : public CpuSameBits, public ::testing::WithParamInterface<Dtype> {
@@ -14,7 +42,7 @@ class CpuAnyThreads : public CpuSameBits, public ::testing::WithParamInterface<D
 };
 
 TEST_P(CpuAnyThreads, EveryCall) {
-  // The last with more columns than a thread sums together, and several leaves of tokens.
+  // The last one has more columns than a thread sums together, and several leaves of tokens.
   for (const CallSizes& s : {CallSizes{12, 64, 130, 390}, {5, 70, 93, 390}, {2, 130, 6, 1700}})
     for (const Call& call : calls(box, s, dtype))
       for (const Into into : {Into::Write, Into::Add}) {
@@ -57,86 +85,37 @@ TEST_F(CpuSameBits, NegativeControlASumCutByThreadsDiffers) {
   k.bias_backward(ctx, whole, dout, Into::Write);
   for (int64_t thread = 0; thread < 3; ++thread) {
     const Range mine = leaf(thread, 3, T);
-    const Tensor tokens = part(dout.view({T, N}), mine, {0, N}).view({1, mine.size(), N});
+    const Tensor tokens =
+        dout.view({T, N}).slice(mine.begin, mine.size()).view({1, mine.size(), N});
     k.bias_backward(ctx, cut, tokens, thread == 0 ? Into::Write : Into::Add);
   }
   EXPECT_FALSE(same_bits(cut, whole));
   EXPECT_LT(relative_error(cut, whole), 1e-6);
 }
 
-struct Attended {
-  Tensor out, lse, dqkv;
-};
-
-class CpuAttention : public CpuSameBits {
- protected:
-  Attended run(const Tensor& qkv, const Tensor& dout) {
-    const Attended r{box.empty(dout.shape), box.empty({1, 1, qkv.dim(1)}), box.empty(qkv.shape)};
-    k.attention_forward(ctx, r.out, r.lse, qkv);
-    k.attention_backward(ctx, r.dqkv, dout, qkv, r.out, r.lse);
-    return r;
-  }
-  /// q, k or v of some tokens of one head.
-  Tensor part_of(const Tensor& qkv, int64_t tokens, int64_t part) {
-    const int64_t HS = qkv.dim(2) / 3;
-    const Tensor x = box.empty({tokens, HS});
-    for (int64_t i = 0; i < x.size(); ++i) set(x, i, at(qkv, (i / HS * 3 + part) * HS + i % HS));
-    return x;
-  }
-  /// The first n tokens of a tensor (1,T,C).
-  static Tensor first(const Tensor& x, int64_t n) {
-    return x.view({x.dim(1), x.dim(2)}).first(n).view({1, n, x.dim(2)});
-  }
-};
-
-TEST_F(CpuAttention, ANaNReachesTheQueriesThatSeeIt) {
-  const int64_t C = 16, T = 40;
-  for (const int64_t place : {0, 20, 39}) {
-    const Tensor qkv = box.random({1, T, 3 * C}), out = box.empty({1, T, C});
-    set(qkv, place * 3 * C + C, NAN);  // a key
-    k.attention_forward(ctx, out, box.empty({1, 1, T}), qkv);
-    for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(at(out, t * C)), t >= place) << t;
-  }
-}
-
-TEST_F(CpuAttention, ATokenDoesNotFeelWhatFollows) {
-  const int64_t T = 300, HS = 20;
-  const Tensor qkv = box.random({1, T, 3 * HS}), dout = box.random({1, T, HS});
-  const Attended whole = run(qkv, dout);
-  for (const int64_t n : {1, 5, 74, 75, 76, 192, 200, 299}) {
-    const Tensor other = box.copy(qkv);
-    for (int64_t i = n * 3 * HS; i < other.size(); ++i) set(other, i, -at(qkv, i) / 2);
-    const Attended cut = run(other, dout);
-    EXPECT_TRUE(same_bits(first(cut.out, n), first(whole.out, n))) << n;
-    EXPECT_TRUE(same_bits(cut.lse.view({T}).first(n), whole.lse.view({T}).first(n))) << n;
-    EXPECT_TRUE(same_bits(part_of(cut.dqkv, n, 0), part_of(whole.dqkv, n, 0))) << n;
-    // Negative control: keys do feel the queries that follow.
-    EXPECT_FALSE(same_bits(part_of(cut.dqkv, n, 1), part_of(whole.dqkv, n, 1))) << n;
-  }
-}
-
-TEST_F(CpuAttention, AHeadOf4096TokensFitsTheScratchAndALongerOneIsRefused) {
+TEST_F(CpuSameBits, AttentionOf4096TokensFitsTheScratchAndOfMoreIsRefused) {
   const int64_t HS = 64;
   for (const int64_t T : {4096, 3 * 4096}) {
     const Tensor qkv = box.random({1, T, 3 * HS}), dout = box.random({1, T, HS});
-    // The same value everywhere: its mean is that, and no weight matters.
+    const Tensor out = box.empty(dout.shape), lse = box.empty({1, 1, T}),
+                 dqkv = box.empty(qkv.shape);
+    // All values are equal. So their mean is this value, whatever the weights are.
     for (int64_t i = 0; i < qkv.size(); ++i)
       if (i % (3 * HS) >= 2 * HS) set(qkv, i, 0.75);
     if (T > 4096) {
-      EXPECT_THROW(run(qkv, dout), OutOfMemory);
-      EXPECT_THROW(k.attention_backward(ctx, qkv, dout, qkv, dout, box.empty({1, 1, T})),
-                   OutOfMemory);
+      EXPECT_THROW(k.attention_backward(ctx, dqkv, dout, qkv, out, lse), OutOfMemory);
       continue;
     }
-    const Attended got = run(qkv, dout);
+    k.attention_forward(ctx, out, lse, qkv);
+    k.attention_backward(ctx, dqkv, dout, qkv, out, lse);
     double dv = 0, sum = 0, terms = 0;
     for (int64_t i = 0; i < dout.size(); ++i) {
-      ASSERT_NEAR(at(got.out, i), 0.75, 0.75 * 0x1p-24 * (8 + T)) << i;
-      dv += at(got.dqkv, (i / HS * 3 + 2) * HS + i % HS);
+      ASSERT_NEAR(at(out, i), 0.75, 0.75 * 0x1p-24 * (8 + T)) << i;
+      dv += at(dqkv, (i / HS * 3 + 2) * HS + i % HS);
       sum += at(dout, i);
       terms += std::abs(at(dout, i));
     }
-    // Weights of a query sum to 1: dv sums to what dout does.
+    // The weights of a query sum to 1. So dv has the same sum as dout.
     EXPECT_NEAR(dv, sum, terms * 0x1p-24 * (8 + T));
   }
 }

@@ -64,7 +64,7 @@ TEST(Team, RethrowsAndGoesOn) {
   run_rounds(team, 10, std::chrono::microseconds(0));
 }
 
-// As ranks that are threads have them.
+// Ranks that are threads have one team each.
 TEST(Team, SeveralTeams) {
   std::vector<std::jthread> ranks;
   for (int rank = 0; rank < 4; ++rank)

@@ -1,5 +1,5 @@
-// What `cpu` does a vector at a time: the encoder of 8-bit states against kernels/quantize.h, same
-// codes, same values; and its exponential function against that of double.
+// What `cpu` computes a vector at a time: the encoder of 8-bit states, which must give the codes
+// and values of kernels/quantize.h; and its exponential function, against that of double.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,7 +15,7 @@
 namespace ladder::test {
 namespace {
 
-/// quantize() of all values, a vector at a time, against one at a time.
+/// Compares quantize() of whole vectors with quantize() of single values.
 template <bool HasSign>
 void expect_same_codes(std::vector<float> values) {
   const QuantCode& code = HasSign ? kSignedCode : kUnsignedCode;
@@ -114,7 +114,7 @@ double error_in_ulp(float x) {
   return std::abs(exp_of(x) - exact) / std::ldexp(1, std::ilogb(exact) - 23);
 }
 
-// One float of 997, from either end to where e^x is 1.
+// Every 997th float, from either end to where e^x is 1.
 TEST(CpuExp, IsRightToAboutOneUlp) {
   for (const float end : {88.02F, -87.336F})
     for (float x = end; std::abs(x) > 1e-30F;

@@ -1,5 +1,5 @@
-// Rows that hold documents, in `ref` and `cpu`: a document has the bits that it has alone, and sums
-// are trees over the documents of a bundle, then over bundles, however documents lie in rows.
+// Rows that hold documents, in `ref` and `cpu`. A document has the bits that it has alone. Sums are
+// trees over the documents of a bundle, then over bundles, wherever documents lie in rows.
 #include "tests/kernels/documents.h"
 
 #include <cmath>
@@ -14,24 +14,26 @@ class DocumentsTest : public SameBits {
  protected:
   static constexpr int64_t T = LaidDocuments::T, D = LaidDocuments::D;
   static constexpr auto kLengths = LaidDocuments::kLengths;
-  const Lying packed = LaidDocuments::packed(), unpacked = LaidDocuments::unpacked();
+  const Placement packed = LaidDocuments::packed(), unpacked = LaidDocuments::unpacked();
   LaidDocuments laid{box};
 
-  Ctx with(const Lying& lying) {
+  Ctx with(const Placement& place) {
     Ctx other = ctx;
-    other.documents = laid.borders(lying);
+    other.documents = laid.borders(place);
     return other;
   }
-  /// What a call writes for documents that lie so, if kernels believe that they lie as `borders`
-  /// says. Numbers of padding are NaN.
-  std::vector<Tensor> run(const Call& call, const Lying& lying, const Lying& borders) {
-    const std::vector<Tensor> out = laid.outputs(call, lying, dtype);
-    laid.laid(call, lying, NAN).on(k, with(borders), out, 0, lying.B);
+  /// What a call writes for documents that lie as `place` says, if kernels are told that they lie
+  /// as `borders` says. The numbers of padding are NaN.
+  std::vector<Tensor> run(const Call& call, const Placement& place, const Placement& borders) {
+    const std::vector<Tensor> out = laid.outputs(call, place, dtype);
+    laid.laid(call, place, NAN).on(k, with(borders), out, 0, place.B);
     return out;
   }
-  std::vector<Tensor> run(const Call& call, const Lying& lying) { return run(call, lying, lying); }
+  std::vector<Tensor> run(const Call& call, const Placement& place) {
+    return run(call, place, place);
+  }
 
-  /// What it writes for document d alone.
+  /// What the call writes for document d alone.
   std::vector<Tensor> alone(const Call& source, int64_t d) {
     Call call = source;
     const int64_t L = kLengths[size_t(d)];
@@ -75,10 +77,10 @@ TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
       for (size_t i = 0; i < want.size(); ++i) {
         terms[i].push_back(want[i]);
         if (call.sums()) continue;
-        for (const auto& [got, lying] : {std::pair{in_rows[i], &packed}, {apart[i], &unpacked}}) {
+        for (const auto& [got, place] : {std::pair{in_rows[i], &packed}, {apart[i], &unpacked}}) {
           const bool is_loss = got.shape.rank == 1;
-          const Range rows = is_loss ? Range{d, d + 1} : lying->documents[size_t(d)];
-          const auto own = LaidDocuments::bytes(got, rows, is_loss ? D : lying->B * T);
+          const Range rows = is_loss ? Range{d, d + 1} : place->documents[size_t(d)];
+          const auto own = LaidDocuments::bytes(got, rows, is_loss ? D : place->B * T);
           EXPECT_TRUE(std::ranges::equal(own, LaidDocuments::bytes(want[i], {0, 1}, 1)))
               << call.name << ", output " << i << ", document " << d;
         }
@@ -92,7 +94,7 @@ TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
 }
 
 TEST_P(DocumentsTest, NegativeControlsDiffer) {
-  Lying no_bundles = packed, one_later = packed, with_padding = packed;
+  Placement no_bundles = packed, one_later = packed, with_padding = packed;
   std::erase_if(no_bundles.documents, [](const Range& rows) { return rows.size() == 0; });
   while (std::ssize(no_bundles.documents) < D) no_bundles.documents.push_back({0, 0});
   ++one_later.documents[0].end;
@@ -100,7 +102,7 @@ TEST_P(DocumentsTest, NegativeControlsDiffer) {
   ++with_padding.documents[2].end;
   for (const Call& call : all()) {
     const auto want = run(call, packed);
-    const auto differs = [&](const Lying& wrong) {
+    const auto differs = [&](const Placement& wrong) {
       const auto got = run(call, packed, wrong);
       bool any = false;
       for (size_t i = 0; i < got.size(); ++i) any = any || !same_bits(got[i], want[i]);
@@ -117,8 +119,8 @@ TEST_P(DocumentsTest, NegativeControlsDiffer) {
 TEST_P(DocumentsTest, OfOneLengthAreRows) {
   use_threads();
   const int64_t L = T / LaidDocuments::kTurns;
-  Lying lying{.B = LaidDocuments::kBundles, .documents{}};
-  for (int64_t d = 0; d < D; ++d) lying.documents.push_back({d * L, (d + 1) * L});
+  Placement place{.B = LaidDocuments::kBundles, .documents{}};
+  for (int64_t d = 0; d < D; ++d) place.documents.push_back({d * L, (d + 1) * L});
   for (const Call& call : calls(box, {.B = D, .T = L}, dtype)) {
     const std::string name = call.name;
     if (name.starts_with("rope") || name == "embed_forward" || name == "embed_backward")
@@ -137,7 +139,7 @@ TEST_P(DocumentsTest, OfOneLengthAreRows) {
       if (o.x && is_of_sequences(o.kind)) o.x = as_rows(o.x);
     std::vector<Tensor> to;
     for (const Tensor& x : got) to.push_back(call.sums() ? x : as_rows(x));
-    of_rows.on(k, with(lying), to, 0, LaidDocuments::kBundles);
+    of_rows.on(k, with(place), to, 0, LaidDocuments::kBundles);
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << name;
   }
 }
@@ -146,27 +148,27 @@ TEST_P(DocumentsTest, PaddingIsFinite) {
   for (const Call& call : all()) {
     const std::string name = call.name;
     if (name != "embed_forward" && !name.starts_with("attention")) continue;
-    for (const Lying& lying : {packed, unpacked})
-      for (const Tensor& x : run(call, lying))
+    for (const Placement& place : {packed, unpacked})
+      for (const Tensor& x : run(call, place))
         for (int64_t i = 0; i < x.size(); ++i) ASSERT_TRUE(std::isfinite(at(x, i))) << name;
   }
 }
 
 TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
-  Lying none = packed;
+  Placement none = packed;
   for (Range& rows : none.documents) rows = {0, 0};
   for (const Call& call : all()) {
     const auto out = run(call, none);
     for (size_t o = 0; call.sums() && o < out.size(); ++o)
       for (int64_t i = 0; i < out[o].size(); ++i)
-        ASSERT_TRUE(at(out[o], i) == 0 && std::signbit(at(out[o], i))) << call.name;
+        ASSERT_TRUE(is_minus_zero(at(out[o], i))) << call.name;
   }
 }
 
 TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
   for (const auto& [d, rows] : std::vector<std::pair<size_t, Range>>{
            {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {10, {500, 601}}}) {
-    Lying wrong = packed;
+    Placement wrong = packed;
     wrong.documents[d] = rows;
     EXPECT_THROW(laid.borders(wrong), CheckError) << d;
   }

@@ -1,4 +1,5 @@
-// Calls on rows that hold documents: the same documents, several in a row or one in each.
+// Calls on rows that hold documents: the same documents, either several in a row or one in each
+// row.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +14,15 @@
 
 namespace ladder::test {
 
-/// B rows, and the rows of each document, turn by turn.
-struct Lying {
+/// Where documents lie: B rows of the batch, and the tokens of each document, turn by turn.
+struct Placement {
   int64_t B;
   std::vector<Range> documents;
 };
 
-/// Whether it writes losses.
-inline bool has_losses(const Call& call) { return call.out.back().shape.rank == 1 && !call.sums(); }
-/// Whether borders of documents change what it writes.
+/// Whether the call writes losses.
+inline bool has_losses(const Call& call) { return call.out[0].shape.rank == 1 && !call.sums(); }
+/// Whether the borders of documents change what the call writes.
 inline bool feels_documents(const Call& call) {
   const std::string_view name = call.name;
   return call.sums() || name == "embed_forward" || name.starts_with("rope") ||
@@ -32,26 +33,27 @@ inline bool feels_documents(const Call& call) {
 class LaidDocuments {
  public:
   static constexpr int64_t T = 200, kTurns = 4, kBundles = 3, D = kBundles * kTurns;
-  /// Of one token, one leaf, several leaves; turns without a document, also between others.
+  /// Documents of one token, of one leaf and of several leaves. Some turns have no document (0),
+  /// also turns between others.
   static constexpr std::array<int64_t, D> kLengths{1, 130, 20, 0, 150, 50, 0, 0, 60, 0, 100, 0};
 
   explicit LaidDocuments(Sandbox& box) : box_(&box) {}
 
-  static Lying packed() {
-    Lying all{.B = kBundles, .documents{}};
+  static Placement packed() {
+    Placement all{.B = kBundles, .documents{}};
     for (int64_t d = 0, row = 0; d < D; row += kLengths[size_t(d++)]) {
       if (d % kTurns == 0) row = d / kTurns * T;
       all.documents.push_back({row, row + kLengths[size_t(d)]});
     }
     return all;
   }
-  static Lying unpacked() {
-    Lying all{.B = D, .documents{}};
+  static Placement unpacked() {
+    Placement all{.B = D, .documents{}};
     for (int64_t d = 0; d < D; ++d) all.documents.push_back({d * T, d * T + kLengths[size_t(d)]});
     return all;
   }
 
-  DocumentBorders borders(const Lying& all) {
+  DocumentBorders borders(const Placement& all) {
     const Tensor rows = box_->empty(Dtype::I32, {std::ssize(all.documents), 2});
     for (int64_t d = 0; d < rows.dim(0); ++d) {
       rows.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);
@@ -62,8 +64,8 @@ class LaidDocuments {
     return {rows, position, longest};
   }
 
-  /// A tensor for B sequences of `tokens` tokens instead of D of T. One number a sequence: for
-  /// `losses` of them.
+  /// A tensor like x, but for B sequences of `tokens` tokens instead of D sequences of T tokens. If
+  /// x has one number a sequence, the tensor has `losses` numbers.
   Tensor sized(const Tensor& x, int64_t B, int64_t tokens, int64_t losses) {
     if (x.shape.rank == 1) return box_->empty(x.dtype, {losses});
     Shape shape = x.shape;
@@ -72,15 +74,15 @@ class LaidDocuments {
       if (shape.dims[size_t(i)] == T) shape.dims[size_t(i)] = tokens;
     return box_->empty(x.dtype, shape);
   }
-  /// The bytes of some of `all` tokens.
+  /// The bytes of tokens `rows` in a tensor of `all` tokens.
   static std::span<char> bytes(const Tensor& x, Range rows, int64_t all) {
     const auto row = static_cast<size_t>(x.bytes() / all);
     return {static_cast<char*>(x.ptr) + size_t(rows.begin) * row, size_t(rows.size()) * row};
   }
 
-  /// `source`, which has one document in each row, with rows that lie so. Numbers of padding are
-  /// `padding`.
-  Call laid(const Call& source, const Lying& all, double padding) {
+  /// `source` has one document in each row. The result has the same documents where `all` places
+  /// them; the numbers of padding are `padding`.
+  Call laid(const Call& source, const Placement& all, double padding) {
     Call call = source;
     const int32_t of_padding = has_losses(call) ? kIgnore : 0;
     for (Operand& o : call.in) {
@@ -98,7 +100,7 @@ class LaidDocuments {
     }
     return call;
   }
-  std::vector<Tensor> outputs(const Call& source, const Lying& all, Dtype dtype) {
+  std::vector<Tensor> outputs(const Call& source, const Placement& all, Dtype dtype) {
     std::vector<Tensor> out;
     for (const Tensor& x : source.outputs(*box_, dtype))
       out.push_back(source.sums() ? x : sized(x, all.B, T, D));

@@ -1,5 +1,5 @@
-// The products of experts: those of each expert's rows alone, and weight gradients whose order over
-// sequences and tokens does not depend on how a batch or a sequence is cut.
+// The products of experts. They are the products of each expert's rows alone. The order of the sums
+// in a weight gradient does not depend on how a batch or a sequence is cut.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace ladder::test {
 namespace {
 
-/// A batch: which experts its tokens take, and for each pair a row of inp and of dout.
+/// A batch: the experts that its tokens take. Each pair of both has a row of inp and of dout.
 struct Batch {
   Tensor expert, inp, dout;  ///< (B,T,takes), (B,T,takes K), (B,T,takes N)
 };
@@ -21,7 +21,7 @@ class ExpertProducts : public SameBits {
  protected:
   static constexpr int64_t kE = 5, kN = 34, kK = 35, kTakes = 3;
 
-  /// AMX sums BF16 by 32 tokens at a time, of an expert or of all: kernels/cpu/gemm/bf16.h.
+  /// AMX sums BF16 in steps of 32 rows, here of an expert's own rows: kernels/cpu/gemm/bf16.h.
   const bool as_dense = dtype != Dtype::BF16;
 
   void SetUp() override { use_threads(); }
@@ -158,7 +158,7 @@ TEST_P(ExpertProducts, NoTokensAreNothing) {
   const Tensor added = box.copy(before);
   weight_gradient(added, x, kTokenChunks, Into::Add);
   for (int64_t i = kN * kK; i < 2 * kN * kK; ++i) {
-    ASSERT_TRUE(at(dw, i) == 0 && std::signbit(at(dw, i)));
+    ASSERT_TRUE(is_minus_zero(at(dw, i)));
     ASSERT_EQ(at(added, i), at(before, i));
   }
 }

@@ -13,8 +13,8 @@ struct Routed {
 };
 
 /// For logits (B,T,E), `takes` experts a token.
-inline Routed route(Sandbox& box, const Tensor& logits, int64_t takes, const Tensor& bias,
-                    const RouteRule& rule) {
+inline Routed route(Sandbox& box, const Tensor& logits, int64_t takes, const Tensor& bias = {},
+                    const RouteRule& rule = {}) {
   const int64_t B = logits.dim(0), T = logits.dim(1), E = logits.dim(2);
   const Dtype dtype = logits.dtype;
   const Routed r{.expert = box.empty(Dtype::I32, {B, T, takes}),

@@ -1,4 +1,4 @@
-// The values of the forward operations, `ref` in double, against their formulas written out.
+// The forward operations of `ref` in double, against their formulas.
 #include <algorithm>
 
 #include "tests/kernels/testing.h"
@@ -35,13 +35,6 @@ TEST_F(Forward, Norm) {
   EXPECT_NEAR(at(rstd, 0), 1 / std::sqrt(26.0 / 3 + 1e-5), 1e-15);
   for (int c = 0; c < 3; ++c)
     EXPECT_NEAR(at(out, c), (x[c] - 4) * at(rstd, 0) * at(w, c) + at(b, c), 1e-15);
-}
-
-TEST_F(Forward, NormOfAConstantRowIsTheBias) {
-  const Tensor inp = box.filled({1, 1, 4}, 7), out = box.empty({1, 1, 4}), b = box.random({4});
-  const Tensor mean = box.empty({1, 1}), rstd = box.empty({1, 1});
-  k.norm_forward(ctx, out, mean, rstd, inp, box.random({4}), b);
-  EXPECT_TRUE(same_bits(out.view({4}), b));
 }
 
 TEST_F(Forward, RmsNorm) {
@@ -116,14 +109,6 @@ TEST_F(Forward, AttentionHeadByHead) {
       }
 }
 
-TEST_F(Forward, AttentionSurvivesLargeScores) {
-  const Tensor qkv = box.filled({1, 2, 3}, 1e3), out = box.empty({1, 2, 1});
-  const Tensor lse = box.empty({1, 1, 2});
-  k.attention_forward(ctx, out, lse, qkv);
-  EXPECT_EQ(at(lse, 0), 1e6);
-  EXPECT_NEAR(at(out, 1), 1e3, 1e-6);
-}
-
 TEST_F(Forward, CrossEntropyIsMinusLogSoftmax) {
   const int64_t B = 3, T = 5, V = 16, vocab = 7;
   const Tensor logits = box.random({B, T, V}, -3, 3), targets = box.tokens({B, T}, vocab);
@@ -151,17 +136,6 @@ TEST_F(Forward, MatmulWithoutBias) {
     }
 }
 
-TEST_F(Forward, AttentionLooksOnlyBack) {
-  const int64_t T = 6, C = 4;
-  const Tensor qkv = box.random({1, T, 3 * C}), lse = box.empty({1, 2, T});
-  const Tensor before = box.empty({1, T, C}), after = box.empty({1, T, C});
-  k.attention_forward(ctx, before, lse, qkv);
-  set(qkv, 4 * 3 * C + 5, 100);  // token 4
-  k.attention_forward(ctx, after, lse, qkv);
-  EXPECT_TRUE(same_bits(before.view({T, C}).first(4), after.view({T, C}).first(4)));
-  EXPECT_FALSE(same_bits(before, after));
-}
-
 TEST_F(Forward, CrossEntropyIgnoresAndMasks) {
   const Tensor logits = box.random({2, 3, 16}), targets = box.tokens({2, 3}, 7);
   for (int t = 0; t < 3; ++t) targets.data<int32_t>()[t] = kIgnore;
@@ -175,13 +149,6 @@ TEST_F(Forward, CrossEntropyIgnoresAndMasks) {
     EXPECT_EQ(at(dlogits, i) == 0, i < 3 * 16 || i % 16 >= 7) << i;
 }
 
-TEST_F(Forward, LossOfEqualLogitsIsLogVocab) {
-  const Tensor logits = box.filled({1, 1, 8}, 1000), targets = box.tokens({1, 1}, 7);
-  const Tensor losses = box.empty({1});
-  k.cross_entropy(ctx, losses, Tensor{}, logits, targets, 7, 1);
-  EXPECT_NEAR(at(losses, 0), std::log(7.0), 1e-12);
-}
-
 /// Heads of HS channels, NKV groups of r queries, a key and a value each.
 struct Heads {
   int64_t B, T, NKV, r, HS;
@@ -191,7 +158,7 @@ struct Heads {
 };
 constexpr Heads kHeads[] = {{1, 3, 1, 1, 2}, {2, 5, 2, 3, 6}, {2, 4, 3, 1, 8}};
 
-/// rope by its definition, the pairs `apart` from each other: HS / 2, or 1 as in the paper.
+/// rope by its definition. The two numbers of a pair are `apart`: HS / 2, or 1 as in the paper.
 void turn(const Tensor& x, const Tensor& angles, const Heads& s, int64_t apart) {
   for (int64_t head = 0; head < s.B * s.T * s.heads(); ++head) {
     if (s.is_value(head % s.heads())) continue;
@@ -218,22 +185,6 @@ TEST_F(Forward, Rope) {
     EXPECT_GT(relative_error(got, before), 0.1);
     k.rope(ctx, got, angles, s.NKV * s.r, true);
     EXPECT_LT(relative_error(got, before), 1e-6) << "back";  // cosines and sines are rounded
-  }
-}
-
-TEST_F(Forward, RopeKnowsOnlyHowFarApartTokensAre) {
-  const int64_t T = 9, HS = 8;
-  const Tensor qkv = box.empty({1, T, 3 * HS}), one = box.random({3 * HS});
-  for (int64_t i = 0; i < qkv.size(); ++i) set(qkv, i, at(one, i % (3 * HS)));
-  k.rope(ctx, qkv, box.angles(T, HS), 1, false);
-  const auto score = [&](int64_t t, int64_t u) {
-    double sum = 0;
-    for (int64_t d = 0; d < HS; ++d) sum += at(qkv, t * 3 * HS + d) * at(qkv, u * 3 * HS + HS + d);
-    return sum;
-  };
-  for (int64_t t = 1; t < T; ++t) {
-    EXPECT_NEAR(score(t, t - 1), score(1, 0), 1e-6);
-    EXPECT_GT(std::abs(score(t, 0) - score(0, 0)), 1e-3);
   }
 }
 

@@ -1,4 +1,4 @@
-// Every differentiable operation, `ref` in double, against central differences.
+// The gradient of every operation, `ref` in double, against central differences.
 #include <functional>
 
 #include "tests/kernels/experts.h"
@@ -140,7 +140,7 @@ TEST_F(Gradients, Swiglu) {
     return dot(out, dout);
   };
   expect_gradient("dinp", dinp, inp, loss);
-  // Negative control: gates and what they let through in each other's place.
+  // Negative control: gates and values change places.
   const Tensor swapped = box.copy(dinp);
   for (int64_t i = 0; i < dinp.size(); ++i) set(swapped, i, at(dinp, i ^ 1));
   EXPECT_GT(relative_error(swapped, numeric(box, inp, loss)), 0.1);
@@ -164,7 +164,7 @@ TEST_F(Gradients, Rope) {
   }
 }
 
-// Through the weights of the experts that a token takes, which a small step does not change.
+// The gradient of the chosen weights. A small step does not change which experts a token takes.
 TEST_F(Gradients, Route) {
   const int64_t B = 2, T = 5, E = 6;
   const Tensor logits = box.random({B, T, E}, -3, 3), bias = box.random({E}, -0.2, 0.2);
@@ -183,7 +183,7 @@ TEST_F(Gradients, Route) {
         const Routed r = route(box, logits, takes, bias, rule);
         k.route_backward(ctx, dlogits, dweight, r.expert, r.scores, r.load, logits, rule, balance,
                          z);
-        // Of one renormalized weight, which is 1, the gradient is rounding.
+        // A single renormalized weight is always 1: its gradient is only rounding.
         if (takes > 1 || !rule.renormalize || balance + z > 0)
           expect_gradient("dlogits", dlogits, logits, loss);
         // Negative control: without the losses.
@@ -193,7 +193,7 @@ TEST_F(Gradients, Route) {
       }
 }
 
-// Of a layer of experts with all its operations, two of whose tokens are dropped.
+// All operations of a layer of experts, with dropped tokens.
 TEST_F(Gradients, Experts) {
   const int64_t B = 2, T = 7, E = 4, takes = 3, C = 5, N = 6, pairs = B * T * takes;
   const Tensor x = box.random({B, T, C}), w = box.random({E, N, C});

@@ -1,4 +1,4 @@
-// Squared norms as integers: exact, in any order, loud about what is not finite.
+// Squared norms as integers: exact, the same in any order, and NaN if a leaf is not finite.
 #include "kernels/limbs.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Limbs = std::array<int64_t, kLimbs>;
 
-/// Bits of an integer multiple of 2^-80, lowest first: the same sum by schoolbook addition.
+/// Bits of an integer multiple of 2^-80, lowest first. Sums by written addition, bit by bit.
 class Bits {
  public:
   void add(double x) {
@@ -88,7 +88,7 @@ TEST(Limbs, ForgetTheOrder) {
   std::sort(values.begin(), values.end());
   EXPECT_EQ(sum_of(values), want);
 
-  // As ranks do it: parts apart, then added as integers.
+  // As ranks do it: each sums its part, and the limbs are added as integers.
   Limbs joined = sum_of({values.begin() + 300, values.end()});
   const Limbs part = sum_of({values.begin(), values.begin() + 300});
   for (size_t j = 0; j < joined.size(); ++j) joined[j] += part[j];

@@ -1,4 +1,4 @@
-// Memory in a temporary file: what is written stays, wherever its pages are.
+// Memory in a temporary file keeps what is written, also when its pages are given back.
 #include "kernels/mapped_file.h"
 
 #include <cstdint>

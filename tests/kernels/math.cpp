@@ -1,5 +1,5 @@
-// The elementary functions: held against those of the C library in a longer format, and bits that
-// no compiler and no processor may change. bench_math sees all floats.
+// The elementary functions: their errors, against the C library in a longer format, and their bits,
+// which no compiler and no processor may change. bench_math tries all floats.
 #include "kernels/math.h"
 
 #include <bit>
@@ -52,7 +52,7 @@ TEST(Math, IsRightToAFewUlp) {
       [](L t) { return std::pow(t, static_cast<L>(-0.8)); });
 }
 
-// Floats are the nearest but for some that lie between two.
+// A float is the nearest one, unless the exact value lies almost between two floats.
 TEST(Math, FloatsAreRoundedOnce) {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 99'991) {
     const auto x = std::bit_cast<float>(static_cast<uint32_t>(bits));

@@ -1,4 +1,4 @@
-// The optimizers' updates against their papers' formulas, written out again in double.
+// The optimizers against the formulas of their papers, computed in double.
 #include <vector>
 
 #include "kernels/limbs.h"
@@ -65,7 +65,7 @@ TEST_F(Optimizers, AdamAndAdamW) {
     Vector first(kCount, 0.0), second(kCount, 0.0);
     for (int t = 1; t <= 3; ++t) {
       const Tensor grad = box.random({kCount});
-      // All factors are exact in float: the same numbers enter on both sides.
+      // All factors are exact in float, so both sides compute with the same numbers.
       const AdamStep step{.lr = 0.25F,
                           .beta1 = 0.75F,
                           .beta2 = 0.875F,
@@ -176,14 +176,8 @@ TEST_F(Optimizers, EightBitAdamWFollowsAdamW) {
   for (int t = 1; t <= 20; ++t) {
     const Tensor grad = floats.random({n}, -0.2, 0.2);
     k.add(ctx, grad, grad, mean);
-    const AdamStep step{.lr = 0.01F,
-                        .beta1 = 0.9F,
-                        .beta2 = 0.95F,
-                        .eps = 1e-8F,
-                        .weight_decay = 0.1F,
-                        .decoupled = true,
-                        .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
-                        .correction2 = static_cast<float>(1 - std::pow(0.95, t))};
+    AdamStep step = adam_step(t, true);
+    step.lr = 0.01F;
     k.adamw_update(ctx, wide, m, v, grad, step);
     k.adamw8bit_update(ctx, narrow, mc, ms, vc, vs, grad, step);
     // The first step starts from exact zeros: quantisation has not yet touched the weights.

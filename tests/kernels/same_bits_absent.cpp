@@ -1,7 +1,9 @@
-// What the block of LLaMA has besides: operands that are absent, gates, turned heads. Absent ones
-// give the bits of ones that change nothing, so what is known of sums with them holds without them.
-// And sums of nothing: they are -0, and sums begin at it, so a rank that has no term of a sum
-// changes no bit of the ranks that have some.
+// What only a block of LLaMA has: operands that are absent, and turned heads. An absent operand
+// gives the bits of an operand that changes nothing. So what is known of sums with the operand
+// holds without it.
+//
+// And sums without terms. Such a sum is -0, and every sum begins at -0. So a rank without a term of
+// a sum changes no bit of the ranks that have some.
 #include <array>
 #include <cmath>
 
@@ -65,25 +67,6 @@ TEST_P(SameBitsLlama, AnAbsentMeanIsZero) {
   }
 }
 
-TEST_P(SameBitsLlama, AGateDoesNotFeelItsPosition) {
-  const int64_t n = 20107;
-  const Tensor x = box.random({2 * n}, -9, 9), d = box.random({n});
-  const Tensor out = box.empty({n}), dx = box.empty({2 * n});
-  k.swiglu_forward(ctx, out, x);
-  k.swiglu_backward(ctx, dx, d, x);
-  use_threads();
-  const Tensor out_parts = box.empty({n}), dx_parts = box.empty({2 * n});
-  const std::array<int64_t, 9> cuts = {0, 1, 8, 65, 96, 131, 170, 9011, n};
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    const int64_t begin = cuts[i], count = cuts[i + 1] - begin;
-    const Tensor inp = x.slice(2 * begin, 2 * count);
-    k.swiglu_forward(ctx, out_parts.slice(begin, count), inp);
-    k.swiglu_backward(ctx, dx_parts.slice(2 * begin, 2 * count), d.slice(begin, count), inp);
-  }
-  EXPECT_TRUE(same_bits(out_parts, out));
-  EXPECT_TRUE(same_bits(dx_parts, dx));
-}
-
 TEST_P(SameBitsLlama, RanksTurnTheirGroupsOfHeads) {
   const int64_t B = 2, T = 20, NKV = 4;
   for (const auto& [r, HS] : {std::array{1, 16}, std::array{3, 6}, std::array{2, 66}}) {
@@ -109,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, SameBitsLlama, ::testing::ValuesIn(tables_of_al
 
 class SameBitsNothing : public SameBits {
  protected:
-  /// Of BF16 they may go in pairs, whose sums begin at +0: kernels/cpu/gemm/bf16.h.
+  /// Products of BF16 may go in pairs, whose sums begin at +0: kernels/cpu/gemm/bf16.h.
   const bool products_too = dtype != Dtype::BF16;
 
   void SetUp() override { use_threads(); }
@@ -117,7 +100,7 @@ class SameBitsNothing : public SameBits {
   /// How many elements are -0.
   static int64_t nothings(const Tensor& x) {
     int64_t count = 0;
-    for (int64_t i = 0; i < x.size(); ++i) count += at(x, i) == 0 && std::signbit(at(x, i));
+    for (int64_t i = 0; i < x.size(); ++i) count += is_minus_zero(at(x, i));
     return count;
   }
   void expect_all(const Tensor& x, const char* what) { EXPECT_EQ(nothings(x), x.size()) << what; }
@@ -149,20 +132,20 @@ TEST_P(SameBitsNothing, IsInRowsThatAreNotMet) {
   expect_all(dwte.slice(1, V - 1), "tokens");
   expect_all(dwpe.slice(T, 2), "positions");
   EXPECT_EQ(nothings(dwte) + nothings(dwpe), (V - 1 + 2) * C);
-  // Added to what is there it changes nothing.
+  // Adding -0 changes nothing.
   for (const double before : {0.0, -0.0}) {
     const Tensor kept = box.filled(sums, {V, C}, before);
     k.embed_backward(ctx, kept, dwpe, dout, tokens, Into::Add);
     EXPECT_EQ(nothings(kept), std::signbit(before) ? (V - 1) * C : 0);
   }
-  // A token elsewhere: ranks add their rows.
+  // A token that is elsewhere has a row of -0, because ranks add their rows.
   for (int64_t i = 0; i < tokens.size(); ++i) tokens.data<int32_t>()[i] = kElsewhere;
   const Tensor out = box.filled({B, T, C}, 1), w = box.random({V, C});
   k.embed_forward(ctx, out, tokens, w, w);
   expect_all(out, "elsewhere");
 }
 
-// -0 twice is -0; with +0 somewhere on the way it would be +0.
+// The sum of two -0 is -0. A +0 anywhere on the way would make it +0.
 TEST_P(SameBitsNothing, IsWhatSumsBeginAt) {
   for (const int64_t T : {3, 130}) {
     const int64_t B = 3, C = 37, N = 21;

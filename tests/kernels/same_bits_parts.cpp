@@ -1,8 +1,7 @@
-// Parts of a tensor: cutting arrays anywhere, and channels and rows of the embedding as tensor
-// parallelism does.
+// Parts of a tensor: blocks of 8-bit states, columns of norms, and channels and rows of the
+// embedding as tensor parallelism cuts them. Operations on single elements are in
+// operations/elementwise.cpp.
 #include <array>
-#include <functional>
-#include <span>
 
 #include "kernels/tree.h"
 #include "tests/kernels/same_bits.h"
@@ -10,72 +9,10 @@
 namespace ladder::test {
 namespace {
 
-/// An operation without sums on equally long vectors; all but the gradient may be changed.
-struct ElementOp {
-  const char* name;
-  std::function<void(std::span<const Tensor, 4>)> run;
-};
-
-class SameBitsParts : public SameBits {
- protected:
-  std::vector<ElementOp> element_ops() {
-    const SgdStep sgd{.lr = 0.1F, .momentum = 0.9F, .nesterov = true};
-    const LionStep lion{.lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
-    AdamStep adam{.lr = 0.1F,
-                  .beta1 = 0.9F,
-                  .beta2 = 0.95F,
-                  .eps = 1e-8F,
-                  .weight_decay = 0.1F,
-                  .decoupled = true,
-                  .correction1 = 0.1F,
-                  .correction2 = 0.05F};
-    AdamStep l2 = adam;
-    l2.decoupled = false;
-    return {
-        {"sgd", [=, this](auto x) { k.sgd_update(ctx, x[0], x[1], x[3], sgd); }},
-        {"plain sgd", [=, this](auto x) { k.sgd_update(ctx, x[0], Tensor{}, x[3], sgd); }},
-        {"adamw", [=, this](auto x) { k.adamw_update(ctx, x[0], x[1], x[2], x[3], adam); }},
-        {"adam", [=, this](auto x) { k.adamw_update(ctx, x[0], x[1], x[2], x[3], l2); }},
-        {"lion", [=, this](auto x) { k.lion_update(ctx, x[0], x[1], x[3], lion); }},
-        {"gelu", [this](auto x) { k.gelu_forward(ctx, x[0], x[3]); }},
-        {"gelu_backward", [this](auto x) { k.gelu_backward(ctx, x[0], x[2], x[3]); }},
-        {"add", [this](auto x) { k.add(ctx, x[0], x[2], x[3]); }},
-        {"scale", [this](auto x) { k.scale(ctx, x[0], 0.3F); }},
-    };
-  }
-};
-
-TEST_P(SameBitsParts, AnElementDoesNotFeelItsPosition) {
-  const int64_t n = 40203;  // the whole and the last parts are worth several threads
-  const std::array<Tensor, 4> start = {box.random({n}), box.random({n}), box.random({n}, 0, 1),
-                                       box.random({n})};
-  for (const ElementOp& op : element_ops()) {
-    std::array<Tensor, 4> whole = start, parts = start;
-    for (Tensor& x : whole) x = box.copy(x);
-    for (Tensor& x : parts) x = box.copy(x);
-    box.set_threads(1);
-    op.run(whole);
-    use_threads();
-    const std::array<int64_t, 8> cuts = {0, 1, 8, 65, 96, 131, 17011, n};
-    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      std::array<Tensor, 4> part = parts;
-      for (Tensor& x : part) x = x.slice(cuts[i], cuts[i + 1] - cuts[i]);
-      op.run(part);
-    }
-    for (int i = 0; i < 4; ++i) EXPECT_TRUE(same_bits(parts[i], whole[i])) << op.name << i;
-  }
-}
+class SameBitsParts : public SameBits {};
 
 TEST_P(SameBitsParts, ShardsOfWholeBlocksGiveTheSame8BitStates) {
   const int64_t blocks = 66, n = blocks * kQuantBlock;  // 64 of them are worth several threads
-  const AdamStep step{.lr = 0.1F,
-                      .beta1 = 0.9F,
-                      .beta2 = 0.95F,
-                      .eps = 1e-8F,
-                      .weight_decay = 0.1F,
-                      .decoupled = true,
-                      .correction1 = 0.1F,
-                      .correction2 = 0.05F};
   const Tensor grad = box.random({n}), param = box.random({n});
   std::vector<std::vector<Tensor>> states;
   for (const int64_t cut : {int64_t{0}, kQuantBlock, 2 * kQuantBlock}) {
@@ -85,7 +22,7 @@ TEST_P(SameBitsParts, ShardsOfWholeBlocksGiveTheSame8BitStates) {
       const int64_t first = begin / kQuantBlock, some = count / kQuantBlock;
       k.adamw8bit_update(ctx, w.slice(begin, count), m.slice(begin, count), ms.slice(first, some),
                          v.slice(begin, count), vs.slice(first, some), grad.slice(begin, count),
-                         step);
+                         adam_step(1, true));
     };
     for (int repeat = 0; repeat < 3; ++repeat) {
       if (cut > 0) run(0, cut);
@@ -149,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, SameBitsParts, ::testing::ValuesIn(tables()), t
 
 class SameBitsRows : public SameBits {
  protected:
-  /// Tokens as rank `rank` of tp knows them, which has rows [rank V / tp, (rank + 1) V / tp).
+  /// Tokens as one rank of tp sees them; it has rows [rank V / tp, (rank + 1) V / tp).
   Tensor tokens_of(const Tensor& tokens, int64_t rank, int64_t tp, int64_t V) {
     const Tensor own = box.copy(tokens);
     for (int64_t i = 0; i < own.size(); ++i) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kScale = 0.37F;
 
-/// Logits and targets, some of them ignored; the sums of cross_entropy on them.
+/// Logits and targets, some of them ignored; and the results of cross_entropy.
 struct LossBatch {
   int64_t B, T, V, vocab;
   Tensor logits, targets, losses, dlogits;
@@ -45,25 +45,18 @@ class SameBitsSoftmax : public SameBits {
   }
 
   /// Columns [rank V / tp, (rank + 1) V / tp).
-  Rank part_of(const LossBatch& x, int64_t rank, int64_t tp) {
-    const int64_t V = x.V / tp, begin = rank * V;
-    Rank part{.vocab = std::clamp<int64_t>(x.vocab - begin, 0, V),
-              .logits = box.empty({x.B, x.T, V}),
-              .targets = box.copy(x.targets),
-              .max = box.empty(sums, {x.B, x.T}),
-              .sum = box.empty(sums, {x.B, x.T}),
-              .target = box.empty(sums, {x.B, x.T}),
-              .losses = box.empty(sums, {x.B}),
-              .dlogits = box.empty({x.B, x.T, V})};
-    for (int64_t i = 0; i < part.logits.size(); ++i)
-      set(part.logits, i, at(x.logits, i / V * x.V + begin + i % V));
-    for (int64_t row = 0; row < x.B * x.T; ++row) {
-      int32_t& target = part.targets.data<int32_t>()[row];
-      if (target == kIgnore) continue;
-      const bool here = target >= begin && target < begin + V;
-      target = here ? target - static_cast<int32_t>(begin) : kElsewhere;
-    }
-    return part;
+  Rank rank_of(const LossBatch& x, int64_t rank, int64_t tp) {
+    const int64_t V = x.V / tp;
+    const VocabularyPart part = part_of(box, x.logits, x.targets, x.vocab, rank * V, V);
+    const auto of_tokens = [&] { return box.empty(sums, {x.B, x.T}); };
+    return {.vocab = part.vocab,
+            .logits = part.logits,
+            .targets = part.targets,
+            .max = of_tokens(),
+            .sum = of_tokens(),
+            .target = of_tokens(),
+            .losses = box.empty(sums, {x.B}),
+            .dlogits = box.empty({x.B, x.T, V})};
   }
 
   /// Every rank's `member` becomes join(i) of all ranks, for each element i.
@@ -92,7 +85,7 @@ class SameBitsSoftmax : public SameBits {
     Ctx own = ctx;
     own.leaves = leaves;
     std::vector<Rank> ranks;
-    for (int64_t r = 0; r < tp; ++r) ranks.push_back(part_of(x, r, tp));
+    for (int64_t r = 0; r < tp; ++r) ranks.push_back(rank_of(x, r, tp));
     for (const Rank& r : ranks) k.softmax_max(own, r.max, r.logits, r.vocab);
     exchange(ranks, &Rank::max, [&](int64_t i) {
       double most = -INFINITY;
@@ -148,7 +141,7 @@ TEST_P(SameBitsSoftmax, AVocabularyCutOverRanksGivesTheBitsOfCrossEntropy) {
   }
 }
 
-// Of the sums: the logarithm of a sum seldom shows its last bit.
+// It compares sums, because the logarithm of a sum seldom shows its last bit.
 TEST_P(SameBitsSoftmax, NegativeControlAnotherOrderOfSumsDiffers) {
   const LossBatch x = make(16, 16, 1024, 1000);
   const Tensor want = run(x, 1, kLeaves)[0].sum;
@@ -177,7 +170,7 @@ TEST_P(SameBitsSoftmax, LossInPlaceAndAlone) {
 
 TEST_P(SameBitsSoftmax, ARankWithPaddingOnlyAddsNothing) {
   const LossBatch x = make(2, 3, 64, 37);
-  const Rank last = part_of(x, 7, 8);
+  const Rank last = rank_of(x, 7, 8);
   k.softmax_max(ctx, last.max, last.logits, 0);
   const Tensor max = box.filled(sums, {2, 3}, 4);
   k.softmax_sum(ctx, last.sum, last.target, last.logits, max, last.targets, 0);

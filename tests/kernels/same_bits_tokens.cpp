@@ -1,5 +1,5 @@
-// Ranks that share a sequence: each sums its tokens, and their sums, joined as ranks join them,
-// have the bits of one rank. The rule is that of kernels/token_leaves.h.
+// Ranks that share a sequence: each sums its own tokens. If ranks join these sums by the rule of
+// kernels/token_leaves.h, the result has the bits of one rank.
 #include <cmath>
 #include <functional>
 #include <tuple>
@@ -26,14 +26,13 @@ class SameBitsTokens : public SameBits {
 
   void SetUp() override { use_threads(); }
 
-  /// Numbers of many sizes; or small integers, whose sums are exact in any order: no term may be
-  /// missing or there twice.
+  /// Numbers of many sizes; or small integers. Sums of integers are exact in any order, so they
+  /// show whether a term is missing or counted twice.
   Sequence make(int64_t T, bool integers) {
     const auto numbers = [&](const Shape& shape) {
       const Tensor x = box.random(shape, -4, 4);
-      for (int64_t i = 0; i < x.size(); ++i)
-        set(x, i, integers ? std::round(at(x, i)) : std::ldexp(at(x, i), int(i % 23) - 10));
-      return x;
+      for (int64_t i = 0; integers && i < x.size(); ++i) set(x, i, std::round(at(x, i)));
+      return integers ? x : spread(x);
     };
     return {.dout = numbers({1, T, kN}),
             .inp = numbers({1, T, kN + kC}),
@@ -43,7 +42,7 @@ class SameBitsTokens : public SameBits {
             .logits = integers ? box.filled({1, T, kV}, 0) : box.random({1, T, kV}, -5, 5)};
   }
 
-  /// Tokens of these ranges, one behind the other.
+  /// The tokens of these ranges.
   Sequence part(const Sequence& x, const std::vector<Range>& ranges) {
     const auto cut = [&](const Tensor& all) { return tokens_of(all, 0, 1, ranges); };
     return {cut(x.dout), cut(x.inp), cut(x.mean), cut(x.rstd), cut(x.tokens), cut(x.logits)};
@@ -68,14 +67,14 @@ class SameBitsTokens : public SameBits {
   }
 
   using Share = std::function<std::vector<Range>(int64_t rank)>;
-  /// Tokens of each of cp ranks: zig-zag, an early run and a late one.
+  /// A rank's tokens in zig-zag order: an early run and a late one.
   static Share zigzag(int64_t T, int64_t cp) {
     return [=](int64_t rank) {
       const auto [early, late] = fold(rank, cp, T);
       return std::vector<Range>{early, late};
     };
   }
-  /// Neighbors.
+  /// A rank's tokens if they are neighbors.
   static Share neighbors(int64_t T, int64_t cp) {
     return [=](int64_t rank) { return std::vector<Range>{leaf(rank, cp, T)}; };
   }
@@ -131,32 +130,6 @@ TEST_P(SameBitsTokens, NegativeControlOtherSharesDiffer) {
       if (cp == 2) continue;  // two terms commute
       expect_differing("joined at distance cp / 2 first", cp,
                        [&](int64_t rank) { return zigzag(T, cp)(rank % 2 * cp / 2 + rank / 2); });
-    }
-  }
-}
-
-// Sequence parallelism: a rank's tokens are neighbors. It sums each of its chunks by itself, and
-// the sums of all chunks are like tokens.
-TEST_P(SameBitsTokens, SumsOfChunksAreJoinedByAnybody) {
-  for (const int64_t T : {8, 24, 64, 1000}) {
-    const Sequence x = make(T, false);
-    const Sums whole = sum(x, kTokenChunks);
-    for (const bool broken : {false, true}) {
-      if (broken && T < 64) continue;  // too few terms
-      std::vector<Tensor> chunks;
-      for (size_t i = 0; i < 3; ++i) chunks.push_back(box.empty(sums, {1, kTokenChunks, kN}));
-      for (int64_t c = 0; c < kTokenChunks; ++c) {
-        const Range tokens = leaf(broken ? (c + 1) % kTokenChunks : c, kTokenChunks, T);
-        const Sums own = sum(part(x, {tokens}), 1);
-        for (size_t i = 0; i < 3; ++i)
-          k.add(ctx, chunks[i].view({kTokenChunks, kN}).slice(c, 1).view({kN}), own.vectors[i],
-                box.filled(sums, {kN}, -0.0));
-      }
-      for (size_t i = 0; i < 3; ++i) {
-        const Tensor joined = box.empty(sums, {kN});
-        k.bias_backward(ctx, joined, chunks[i], Into::Write);
-        EXPECT_EQ(bool(same_bits(joined, whole.vectors[i])), !broken) << "T " << T << " sum " << i;
-      }
     }
   }
 }

@@ -6,43 +6,31 @@
 namespace ladder::test {
 namespace {
 
-class ExpertShapes : public ::testing::TestWithParam<Table> {
+class ExpertShapes : public Refusals {
  protected:
-  const Kernels& k = GetParam().kernels();
-  Sandbox box{k};
-  const Ctx& ctx = box.ctx();
-  Tensor make(Shape shape) { return box.random(shape); }
   Tensor whole(Shape shape) { return box.zeros(Dtype::I32, shape); }
 };
 
 TEST_P(ExpertShapes, OfARouter) {
   const Tensor logits = make({2, 3, 4}), chosen = whole({2, 3, 2}), weight = make({2, 3, 2});
   const Tensor load = whole({2, 4}), losses = make({2, 2}), scores = make({2, 3, 4});
-  const auto forward = [&](const Tensor& expert, const Tensor& w, const Tensor& sums,
-                           const Tensor& bias) {
-    k.route_forward(ctx, expert, w, scores, load, sums, logits, bias, {});
-  };
-  EXPECT_NO_THROW(forward(chosen, weight, losses, make({4})));
-  expect_refused("route_forward: 5 experts a token of 4", [&] {
-    forward(whole({2, 3, 5}), make({2, 3, 5}), losses, {});
-  });
-  expect_refused("route_forward: weight is (2, 3, 3), not (2, 3, 2)", [&] {
-    forward(chosen, make({2, 3, 3}), losses, {});
-  });
-  expect_refused("route_forward: losses is (2, 3), not (2, 2)", [&] {
-    forward(chosen, weight, make({2, 3}), {});
-  });
-  expect_refused("route_forward: bias is (3), not (4)",
-                 [&] { forward(chosen, weight, losses, make({3})); });
-  const auto backward = [&](const Tensor& dlogits, const Tensor& expert) {
-    k.route_backward(ctx, dlogits, weight, expert, scores, load, logits, {}, 0, 0);
-  };
-  EXPECT_NO_THROW(backward(scores, chosen));
-  expect_refused("route_backward: dlogits is (2, 3, 2), not (2, 3, 4)",
-                 [&] { backward(weight, chosen); });
+  const auto& forward = k.route_forward;
+  const auto& backward = k.route_backward;
+  EXPECT_NO_THROW(forward(ctx, chosen, weight, scores, load, losses, logits, make({4}), {}));
+  refused("route_forward: 5 experts a token of 4", forward, whole({2, 3, 5}), make({2, 3, 5}),
+          scores, load, losses, logits, {}, {});
+  refused("route_forward: weight is (2, 3, 3), not (2, 3, 2)", forward, chosen, make({2, 3, 3}),
+          scores, load, losses, logits, {}, {});
+  refused("route_forward: losses is (2, 3), not (2, 2)", forward, chosen, weight, scores, load,
+          make({2, 3}), logits, {}, {});
+  refused("route_forward: bias is (3), not (4)", forward, chosen, weight, scores, load, losses,
+          logits, make({3}), {});
+  EXPECT_NO_THROW(backward(ctx, scores, weight, chosen, scores, load, logits, {}, 0, 0));
+  refused("route_backward: dlogits is (2, 3, 2), not (2, 3, 4)", backward, weight, weight, chosen,
+          scores, load, logits, {}, 0, 0);
   for (const int32_t bad : {-1, kElsewhere, 4}) {
     chosen.data<int32_t>()[3] = bad;
-    expect_refused("of 4", [&] { backward(scores, chosen); });
+    refused("of 4", backward, scores, weight, chosen, scores, load, logits, {}, 0, 0);
   }
 }
 
@@ -51,18 +39,15 @@ TEST_P(ExpertShapes, OfRows) {
   const ExpertRows rows = room_for(box, expert, 4);
   EXPECT_NO_THROW(k.expert_rows(ctx, rows, expert, 0));
   const auto with_room = [&](int64_t M) { return ExpertRows{rows.offsets, rows.row, whole({M})}; };
-  expect_refused("expert_rows: room for 11 rows, not 12",
-                 [&] { k.expert_rows(ctx, with_room(11), expert, 0); });
+  refused("expert_rows: room for 11 rows, not 12", k.expert_rows, with_room(11), expert, 0);
   EXPECT_NO_THROW(k.expert_rows(ctx, with_room(8), expert, 1));
-  expect_refused("expert_rows: room for 7 rows, not 8",
-                 [&] { k.expert_rows(ctx, with_room(7), expert, 1); });
-  expect_refused("expert_rows: a capacity of -1", [&] { k.expert_rows(ctx, rows, expert, -1); });
-  expect_refused("expert_rows: expert is (2, 3, 1), not (2, 3, 2)", [&] {
-    k.expert_rows(ctx, rows, whole({2, 3, 1}), 0);
-  });
+  refused("expert_rows: room for 7 rows, not 8", k.expert_rows, with_room(7), expert, 1);
+  refused("expert_rows: a capacity of -1", k.expert_rows, rows, expert, -1);
+  refused("expert_rows: expert is (2, 3, 1), not (2, 3, 2)", k.expert_rows, rows, whole({2, 3, 1}),
+          0);
   for (const int32_t bad : {-1, 4}) {
     expert.data<int32_t>()[3] = bad;
-    expect_refused("of 4", [&] { k.expert_rows(ctx, rows, expert, 0); });
+    refused("of 4", k.expert_rows, rows, expert, 0);
   }
 }
 
@@ -70,28 +55,25 @@ TEST_P(ExpertShapes, OfProductsAndSums) {
   const Tensor expert = choices(box, 2, 3, 2, 4), y = make({12, 5}), x = make({2, 3, 5});
   const ExpertRows rows = sorted(box, expert, 4);
   const Tensor w = make({4, 6, 5}), out = make({12, 6}), weight = make({2, 3, 2});
-  expect_refused("gather_rows: out is (12, 6), not (12, 5)",
-                 [&] { k.gather_rows(ctx, out, x, rows); });
-  expect_refused("grouped_matmul_forward: w is (3, 6, 5), not (4, 6, 5)",
-                 [&] { k.grouped_matmul_forward(ctx, out, y, w.first(3), rows, 1); });
-  expect_refused("grouped_matmul_forward: 0 leaves",
-                 [&] { k.grouped_matmul_forward(ctx, out, y, w, rows, 0); });
-  expect_refused("grouped_matmul_backward_input: dinp is (12, 6), not (12, 5)",
-                 [&] { k.grouped_matmul_backward_input(ctx, out, out, w, rows, 1); });
-  expect_refused("grouped_matmul_backward_weight: dout is (12, 5), not (12, 6)",
-                 [&] { k.grouped_matmul_backward_weight(ctx, w, y, y, rows, Into::Write); });
-  expect_refused("combine_forward: y is (12, 6), not (12, 5)",
-                 [&] { k.combine_forward(ctx, x, out, rows, expert, weight); });
-  expect_refused("combine_forward: expert has the wrong dtype",
-                 [&] { k.combine_forward(ctx, x, y, rows, weight, weight); });
-  expect_refused("combine_backward: dweight is (12, 5), not (2, 3, 2)",
-                 [&] { k.combine_backward(ctx, y, y, x, y, rows, weight); });
+  refused("gather_rows: out is (12, 6), not (12, 5)", k.gather_rows, out, x, rows);
+  refused("grouped_matmul_forward: w is (3, 6, 5), not (4, 6, 5)", k.grouped_matmul_forward, out, y,
+          w.first(3), rows, 1);
+  refused("grouped_matmul_forward: 0 leaves", k.grouped_matmul_forward, out, y, w, rows, 0);
+  refused("grouped_matmul_backward_input: dinp is (12, 6), not (12, 5)",
+          k.grouped_matmul_backward_input, out, out, w, rows, 1);
+  refused("grouped_matmul_backward_weight: dout is (12, 5), not (12, 6)",
+          k.grouped_matmul_backward_weight, w, y, y, rows, Into::Write);
+  refused("combine_forward: y is (12, 6), not (12, 5)", k.combine_forward, x, out, rows, expert,
+          weight);
+  refused("combine_forward: expert has the wrong dtype", k.combine_forward, x, y, rows, weight,
+          weight);
+  refused("combine_backward: dweight is (12, 5), not (2, 3, 2)", k.combine_backward, y, y, x, y,
+          rows, weight);
   rows.offsets.data<int32_t>()[4] = 13;
-  expect_refused("13 rows of experts in 12",
-                 [&] { k.grouped_matmul_forward(ctx, out, y, w, rows, 1); });
+  refused("13 rows of experts in 12", k.grouped_matmul_forward, out, y, w, rows, 1);
   rows.offsets.data<int32_t>()[4] = 12;
   rows.offsets.data<int32_t>()[1] = -1;
-  expect_refused("rows of experts", [&] { k.gather_rows(ctx, y, x, rows); });
+  refused("rows of experts", k.gather_rows, y, x, rows);
 }
 
 // Partial sums are F32; a router is F32 beside any activations.
@@ -102,16 +84,12 @@ TEST_P(ExpertShapes, Dtypes) {
   EXPECT_NO_THROW(k.combine_forward(ctx, make({1, 3, 5}), half({6, 5}), rows, expert, weight));
   EXPECT_NO_THROW(k.combine_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, weight));
   if (k.name == std::string("ref")) return;  // it widens all that is narrow, and then looks
-  expect_refused("combine_forward: out has the wrong dtype", [&] {
-    k.combine_forward(ctx, half({1, 3, 5}), make({6, 5}), rows, expert, weight);
-  });
-  expect_refused("combine_forward: weight has the wrong dtype", [&] {
-    k.combine_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, half({1, 3, 2}));
-  });
-  expect_refused("route_backward: logits are narrow, not F32", [&] {
-    k.route_backward(ctx, half({1, 3, 4}), weight, expert, half({1, 3, 4}), whole({1, 4}),
-                     half({1, 3, 4}), {}, 0, 0);
-  });
+  refused("combine_forward: out has the wrong dtype", k.combine_forward, half({1, 3, 5}),
+          make({6, 5}), rows, expert, weight);
+  refused("combine_forward: weight has the wrong dtype", k.combine_forward, half({1, 3, 5}),
+          half({6, 5}), rows, expert, half({1, 3, 2}));
+  refused("route_backward: logits are narrow, not F32", k.route_backward, half({1, 3, 4}), weight,
+          expert, half({1, 3, 4}), whole({1, 4}), half({1, 3, 4}), {}, 0, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, ExpertShapes,

@@ -1,6 +1,7 @@
 // What the tests of kernels share: tensors filled from a fixed seed, and two comparisons.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -128,12 +129,48 @@ class Sandbox {
   std::mt19937_64 engine_{20240607};
 };
 
-/// Random numbers of many sizes: sums of few bits each would be exact, and so in any order.
-inline Tensor spread(Sandbox& box, const Shape& shape) {
-  const Tensor x = box.random(shape, -4, 4);
+/// Makes random numbers differ in size. Sums of numbers of one size and few bits would be exact,
+/// and so the same in any order.
+inline Tensor spread(const Tensor& x) {
   for (int64_t i = 0; i < x.size(); ++i)
     set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23) - 10));
   return x;
+}
+inline Tensor spread(Sandbox& box, const Shape& shape) { return spread(box.random(shape, -4, 4)); }
+
+inline bool is_minus_zero(double x) { return x == 0 && std::signbit(x); }
+
+/// Step t of Adam from 1 on.
+inline AdamStep adam_step(int t, bool decoupled) {
+  return {.lr = 0.1F,
+          .beta1 = 0.9F,
+          .beta2 = 0.95F,
+          .eps = 1e-8F,
+          .weight_decay = 0.1F,
+          .decoupled = decoupled,
+          .correction1 = 1 - std::pow(0.9F, static_cast<float>(t)),
+          .correction2 = 1 - std::pow(0.95F, static_cast<float>(t))};
+}
+
+/// What a rank has of a loss if ranks share the vocabulary.
+struct VocabularyPart {
+  int64_t vocab;  ///< columns that are no padding
+  Tensor logits, targets;
+};
+/// Columns [begin, begin + V) of logits (B,T,..), whose first `vocab` columns are no padding.
+inline VocabularyPart part_of(Sandbox& box, const Tensor& logits, const Tensor& targets,
+                              int64_t vocab, int64_t begin, int64_t V) {
+  const VocabularyPart part{.vocab = std::clamp<int64_t>(vocab - begin, 0, V),
+                            .logits = box.empty(logits.dtype, {logits.dim(0), logits.dim(1), V}),
+                            .targets = box.copy(targets)};
+  for (int64_t i = 0; i < part.logits.size(); ++i)
+    set(part.logits, i, at(logits, i / V * logits.dim(2) + begin + i % V));
+  for (int64_t i = 0; i < targets.size(); ++i) {
+    int32_t& target = part.targets.data<int32_t>()[i];
+    const bool here = target >= begin && target < begin + V;
+    if (target != kIgnore) target = here ? target - static_cast<int32_t>(begin) : kElsewhere;
+  }
+  return part;
 }
 
 /// `call` must be refused with words that contain `says`.
@@ -145,6 +182,13 @@ void expect_refused(const std::string& says, const F& call) {
   } catch (const CheckError& error) {
     EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
   }
+}
+
+/// |x|, in double.
+inline double norm(const Tensor& x) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.size(); ++i) sum += at(x, i) * at(x, i);
+  return std::sqrt(sum);
 }
 
 /// |got - want| / |want| over all elements; infinite if anything is NaN.

@@ -11,7 +11,7 @@
 
 namespace ladder::test {
 
-/// How a process ends whose device has failed.
+/// The exit status of a process whose device has failed.
 constexpr int kDeviceFailed = 3;
 
 /// A table, and memory of exact size for tensors on both sides, until clear().

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from house_of_labs import ROOT
-from engine.labs import find, mutated, stub
+from engine.labs import find, mutated, stub, write
 
 ZERO1, ZB_H2, SGD = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h", "chapters/01_sgd/main.cpp"
 
@@ -136,9 +136,7 @@ def graded(base, number):
     if not find(number, ROOT).is_extension:  # whose answer is nowhere
         cheats["the chapter itself"] = honest(number)
     for name, cheat in cheats.items():
-        for path, text in cheat.files.items():
-            (base / "submission" / path).parent.mkdir(parents=True, exist_ok=True)
-            (base / "submission" / path).write_text(text, encoding="utf-8")
+        write(base / "submission", cheat.files)
         (base / "results").mkdir(exist_ok=True)
         subprocess.run([base / "source/run_autograder"], env={**os.environ, "AUTOGRADER": str(base)}, check=True, stdout=subprocess.DEVNULL)
         points = score(json.loads((base / "results/results.json").read_text(encoding="utf-8")))

@@ -11,7 +11,7 @@ import cheats
 from house_of_labs import ROOT
 from engine import grade, judge, sandbox
 from engine.build import STUDENT, Build, DoesNotCompile
-from engine.labs import Refused, find, stub
+from engine.labs import Refused, find, stub, write
 
 FILE = "chapters/08_zero1/zero1.h"
 BUILD = Path("build/cpu")
@@ -22,10 +22,7 @@ class Grade(unittest.TestCase):
         """results.json of a submission {name: text}."""
         lab = find(number, ROOT)
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+            write(Path(folder), files)
             results = Path(folder) / "results.json"
             grade.grade(lab, Build(ROOT, BUILD), Path(folder), results)
             found = json.loads(results.read_text(encoding="utf-8"))
@@ -87,8 +84,7 @@ class Grade(unittest.TestCase):
         tests = " || ".join(f'__has_include("{name}")' for name in names)
         with tempfile.TemporaryDirectory() as folder:
             work, scratch = Path(folder) / "work", Path(folder) / "scratch"
-            (work / FILE).parent.mkdir(parents=True)
-            (work / FILE).write_text(f'#if {tests}\n#error reads\n#elif __has_include("{STUDENT}/{FILE}")\n#error walled\n#endif\n', encoding="utf-8")
+            write(work, {FILE: f'#if {tests}\n#error reads\n#elif __has_include("{STUDENT}/{FILE}")\n#error walled\n#endif\n'})
             Path(folder).chmod(0o755)
             scratch.mkdir()
             with self.assertRaisesRegex(DoesNotCompile, "#error walled"):

@@ -188,5 +188,4 @@ class CommandLine(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    assert ROOT
     unittest.main()

@@ -1,40 +1,123 @@
-// Every collective, every dtype, sizes odd and zero; and what is counted.
+// Every collective, every dtype, sizes odd and zero, in host memory and on a device; and what is
+// counted.
 
-#include "tests/common/comm/on_ranks.h"
+#include "tests/common/comm/on_device.h"
 
 namespace ladder::test {
 namespace {
 
-TEST(Collectives, Kind) {
-  on_ranks([](Comm& comm) { EXPECT_EQ(comm.kind(), expected_kind(comm.size())); });
-}
+const std::vector<Dtype> kCompared = {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16,
+                                      Dtype::I32, Dtype::I64, Dtype::U8};
 
-TEST(Collectives, AllReduceSums) {
+/// The memory of the host, used as DeviceMemory is.
+struct HostMemory : Memory {
+  explicit HostMemory(Comm&) {}
+  template <class F>
+  void expect(const Tensor& x, F&& expected) const {
+    expect_elements(x, expected);
+  }
+};
+
+/// Tensors in host memory, or on the device of this test program. On a device, what is communicated
+/// is still queued when the communicator is called.
+template <class Memory>
+class Collectives : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::is_same_v<Memory, DeviceMemory> && !open_test_device()) GTEST_SKIP() << "no GPU here";
+  }
+};
+using Places = ::testing::Types<HostMemory, DeviceMemory>;
+TYPED_TEST_SUITE(Collectives, Places);
+
+TYPED_TEST(Collectives, AllReduce) {
   on_ranks([](Comm& comm) {
-    Memory memory;
+    TypeParam memory(comm);
     for (Dtype dtype : kSummed)
       for (int64_t n : kSizes) {
-        const Tensor data = memory.make(dtype, n, comm.rank());
-        comm.all_reduce(data);
-        expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
+        const Tensor sums = memory.make(dtype, n, comm.rank());
+        comm.all_reduce(sums);
+        memory.expect(sums, [&](int64_t i) { return sum(comm.size(), i); });
       }
-  });
-}
-
-TEST(Collectives, AllReduceTakesTheMaximum) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    for (Dtype dtype :
-         {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16, Dtype::I32, Dtype::I64, Dtype::U8})
+    for (Dtype dtype : kCompared)
       for (int64_t n : kSizes) {
-        const Tensor data = memory.make(dtype, n, comm.rank());
-        comm.all_reduce(data, Combine::Max);
-        expect_elements(data, [&](int64_t i) { return value(comm.size() - 1, i); });
+        const Tensor most = memory.make(dtype, n, comm.rank());
+        comm.all_reduce(most, Combine::Max);
+        memory.expect(most, [&](int64_t i) { return value(comm.size() - 1, i); });
       }
   });
 }
 
-TEST(Collectives, MaximumOfNegativesAndNaN) {
+TYPED_TEST(Collectives, ReduceScatterIntoAnotherTensorAndInPlace) {
+  on_ranks([](Comm& comm) {
+    TypeParam memory(comm);
+    for (Dtype dtype : kSummed)
+      for (int64_t n : kSizes) {
+        const int64_t begin = comm.rank() * n;
+        const auto expected = [&](int64_t i) { return sum(comm.size(), begin + i); };
+        const Tensor inp = memory.make(dtype, n * comm.size(), comm.rank());
+        const Tensor out = memory.make(dtype, n);
+        comm.reduce_scatter(out, inp);
+        memory.expect(out, expected);
+        memory.expect(inp, [&](int64_t i) { return value(comm.rank(), i); });
+        comm.reduce_scatter(inp.slice(begin, n), inp);
+        memory.expect(inp.slice(begin, n), expected);
+      }
+  });
+}
+
+TYPED_TEST(Collectives, AllGatherFromAnotherTensorAndInPlace) {
+  on_ranks([](Comm& comm) {
+    TypeParam memory(comm);
+    for (Dtype dtype : kAll)
+      for (int64_t n : kSizes) {
+        const auto expected = [&](int64_t i) { return value(static_cast<int>(i / n), i % n); };
+        const Tensor out = memory.make(dtype, n * comm.size());
+        comm.all_gather(out, memory.make(dtype, n, comm.rank()));
+        memory.expect(out, expected);
+        const Tensor both = memory.make(dtype, n * comm.size());
+        comm.all_gather(both, memory.fill(both.slice(comm.rank() * n, n), comm.rank()));
+        memory.expect(both, expected);
+      }
+  });
+}
+
+TYPED_TEST(Collectives, BroadcastFromEveryRank) {
+  on_ranks([](Comm& comm) {
+    TypeParam memory(comm);
+    for (Dtype dtype : kAll)
+      for (int64_t n : kSizes)
+        for (int root = 0; root < comm.size(); ++root) {
+          const Tensor data = memory.make(dtype, n, comm.rank());
+          comm.broadcast(data, root);
+          memory.expect(data, [&](int64_t i) { return value(root, i); });
+        }
+  });
+}
+
+TYPED_TEST(Collectives, AllToAllTransposes) {
+  on_ranks([](Comm& comm) {
+    TypeParam memory(comm);
+    for (Dtype dtype : kAll)
+      for (int64_t n : kSizes) {
+        const Tensor inp = memory.make(dtype, n * comm.size(), comm.rank());
+        const Tensor out = memory.make(dtype, n * comm.size());
+        comm.all_to_all(out, inp);
+        memory.expect(out, [&](int64_t i) {
+          return value(static_cast<int>(i / n), comm.rank() * n + i % n);
+        });
+      }
+  });
+}
+
+TEST(Groups, Kind) {
+  on_ranks([](Comm& comm) {
+    EXPECT_EQ(comm.kind(), expected_kind(comm.size()));
+    EXPECT_EQ(comm.split(comm.rank() % 2, 0)->kind(), comm.kind());
+  });
+}
+
+TEST(Groups, MaximumOfNegativesAndNaN) {
   on_ranks([](Comm& comm) {
     Memory memory;
     const Tensor data = memory.make(Dtype::F32, 2);
@@ -48,79 +131,14 @@ TEST(Collectives, MaximumOfNegativesAndNaN) {
   });
 }
 
-TEST(Collectives, ReduceScatterIntoAnotherTensorAndInPlace) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    for (Dtype dtype : kSummed)
-      for (int64_t n : kSizes) {
-        const int64_t begin = comm.rank() * n;
-        const auto expected = [&](int64_t i) { return sum(comm.size(), begin + i); };
-        const Tensor inp = memory.make(dtype, n * comm.size(), comm.rank());
-        const Tensor out = memory.make(dtype, n);
-        comm.reduce_scatter(out, inp);
-        expect_elements(out, expected);
-        expect_elements(inp, [&](int64_t i) { return value(comm.rank(), i); });
-        comm.reduce_scatter(inp.slice(begin, n), inp);
-        expect_elements(inp.slice(begin, n), expected);
-      }
-  });
-}
-
-TEST(Collectives, AllGatherFromAnotherTensorAndInPlace) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    for (Dtype dtype : kAll)
-      for (int64_t n : kSizes) {
-        const auto expected = [&](int64_t i) { return value(static_cast<int>(i / n), i % n); };
-        const Tensor inp = memory.make(dtype, n, comm.rank());
-        const Tensor out = memory.make(dtype, n * comm.size());
-        comm.all_gather(out, inp);
-        expect_elements(out, expected);
-        const Tensor both = memory.make(dtype, n * comm.size());
-        const Tensor mine = both.slice(comm.rank() * n, n);
-        for (int64_t i = 0; i < n; ++i) put(mine, i, value(comm.rank(), i));
-        comm.all_gather(both, mine);
-        expect_elements(both, expected);
-      }
-  });
-}
-
-TEST(Collectives, BroadcastFromEveryRank) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    for (Dtype dtype : kAll)
-      for (int64_t n : kSizes)
-        for (int root = 0; root < comm.size(); ++root) {
-          const Tensor data = memory.make(dtype, n, comm.rank());
-          comm.broadcast(data, root);
-          expect_elements(data, [&](int64_t i) { return value(root, i); });
-        }
-  });
-}
-
-TEST(Collectives, AllToAllTransposes) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    for (Dtype dtype : kAll)
-      for (int64_t n : kSizes) {
-        const Tensor inp = memory.make(dtype, n * comm.size(), comm.rank());
-        const Tensor out = memory.make(dtype, n * comm.size());
-        comm.all_to_all(out, inp);
-        expect_elements(out, [&](int64_t i) {
-          return value(static_cast<int>(i / n), comm.rank() * n + i % n);
-        });
-      }
-  });
-}
-
-TEST(Collectives, BarrierWaitsForAll) {
+TEST(Groups, BarrierWaitsForAll) {
   on_ranks([](Comm& comm) {
     for (int i = 0; i < 20; ++i) comm.barrier();
     EXPECT_EQ(comm.statistics()[Operation::Barrier].calls, 20);
   });
 }
 
-TEST(Collectives, SplitByColorAndKey) {
+TEST(Groups, SplitByColorAndKey) {
   on_ranks([](Comm& comm) {
     Memory memory;
     // Even and odd ranks, in descending order.
@@ -144,7 +162,7 @@ TEST(Collectives, SplitByColorAndKey) {
   });
 }
 
-TEST(Collectives, Statistics) {
+TEST(Groups, Statistics) {
   on_ranks([](Comm& comm) {
     Memory memory;
     const int64_t N = comm.size(), n = 30, b = N * n * 4;
@@ -169,7 +187,7 @@ TEST(Collectives, Statistics) {
   });
 }
 
-TEST(Collectives, RefusesWhatItCannotDo) {
+TEST(Groups, RefusesWhatItCannotDo) {
   on_ranks([](Comm& comm) {
     Memory memory;
     const Tensor part = memory.make(Dtype::F32, 3),
@@ -183,6 +201,7 @@ TEST(Collectives, RefusesWhatItCannotDo) {
     EXPECT_THROW(comm.all_reduce(memory.make(Dtype::E4M3, 3), Combine::Max), CheckError);
     EXPECT_THROW(comm.send(part, comm.rank()), CheckError);
     EXPECT_THROW(comm.recv(part, -1), CheckError);
+    comm.attach(nullptr);
     EXPECT_THROW(comm.all_reduce({.place = Place::Device, .shape = {0}}), CheckError);
     EXPECT_EQ(comm.statistics().wire_bytes(), 0);
   });

@@ -1,5 +1,5 @@
-// Collectives, messages and reductions over tensors of a device. What is communicated is still
-// queued when the communicator is called, and what arrives is used by what is queued afterwards.
+// Messages and reductions over tensors of a device. What is communicated is still queued when the
+// communicator is called, and what arrives is used by what is queued afterwards.
 
 #include "common/comm/comm_queue.h"
 #include "common/comm/reduction.h"
@@ -7,73 +7,6 @@
 
 namespace ladder::test {
 namespace {
-
-const std::vector<int64_t> kFew = {0, 1, 333};
-
-TEST_F(DeviceTensors, AllReduce) {
-  on_ranks([](Comm& comm) {
-    DeviceMemory memory(comm);
-    for (Dtype dtype : kSummed)
-      for (int64_t n : kFew) {
-        const Tensor sums = memory.make(dtype, n, comm.rank());
-        comm.all_reduce(sums);
-        memory.expect(sums, [&](int64_t i) { return sum(comm.size(), i); });
-        const Tensor most = memory.make(dtype, n, comm.rank());
-        comm.all_reduce(most, Combine::Max);
-        memory.expect(most, [&](int64_t i) { return value(comm.size() - 1, i); });
-      }
-  });
-}
-
-TEST_F(DeviceTensors, ReduceScatter) {
-  on_ranks([](Comm& comm) {
-    DeviceMemory memory(comm);
-    for (int64_t n : kFew) {
-      const int64_t begin = comm.rank() * n;
-      const auto expected = [&](int64_t i) { return sum(comm.size(), begin + i); };
-      const Tensor inp = memory.make(Dtype::F32, n * comm.size(), comm.rank());
-      const Tensor out = memory.make(Dtype::F32, n);
-      comm.reduce_scatter(out, inp);
-      memory.expect(out, expected);
-      memory.expect(inp, [&](int64_t i) { return value(comm.rank(), i); });
-      comm.reduce_scatter(inp.slice(begin, n), inp);
-      memory.expect(inp.slice(begin, n), expected);
-    }
-  });
-}
-
-TEST_F(DeviceTensors, AllGather) {
-  on_ranks([](Comm& comm) {
-    DeviceMemory memory(comm);
-    for (Dtype dtype : {Dtype::F32, Dtype::BF16, Dtype::E4M3})
-      for (int64_t n : kFew) {
-        const auto expected = [&](int64_t i) { return value(static_cast<int>(i / n), i % n); };
-        const Tensor out = memory.make(dtype, n * comm.size());
-        comm.all_gather(out, memory.make(dtype, n, comm.rank()));
-        memory.expect(out, expected);
-        const Tensor both = memory.make(dtype, n * comm.size());
-        comm.all_gather(both, memory.fill(both.slice(comm.rank() * n, n), comm.rank()));
-        memory.expect(both, expected);
-      }
-  });
-}
-
-TEST_F(DeviceTensors, BroadcastAndAllToAll) {
-  on_ranks([](Comm& comm) {
-    DeviceMemory memory(comm);
-    for (int64_t n : kFew) {
-      const int root = comm.size() - 1;
-      const Tensor data = memory.make(Dtype::BF16, n, comm.rank());
-      comm.broadcast(data, root);
-      memory.expect(data, [&](int64_t i) { return value(root, i); });
-      const Tensor inp = memory.make(Dtype::F32, n * comm.size(), comm.rank());
-      const Tensor out = memory.make(Dtype::F32, n * comm.size());
-      comm.all_to_all(out, inp);
-      memory.expect(
-          out, [&](int64_t i) { return value(static_cast<int>(i / n), comm.rank() * n + i % n); });
-    }
-  });
-}
 
 TEST_F(DeviceTensors, SharedWithTheHost) {
   on_ranks([](Comm& comm) {

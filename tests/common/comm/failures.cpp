@@ -1,4 +1,4 @@
-// What goes wrong ends: ranks that throw, ranks that disagree, ranks that wait for each other.
+// A run ends if a rank throws, if ranks disagree, or if they wait for each other.
 
 #include <chrono>
 #include <new>
@@ -15,21 +15,8 @@
 namespace ladder::test {
 namespace {
 
-using Body = std::function<void(Comm&)>;
-
-/// What run_threads() says of a run that fails.
-std::string failure_of(int ranks, const Body& body) {
-  try {
-    run_threads(ranks, body);
-  } catch (const RankFailed& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no exception";
-  return "";
-}
-
 /// Many ways to wait for rank 1.
-const std::vector<Body> kWaits = {
+const std::vector<RankBody> kWaits = {
     [](Comm& comm) { comm.barrier(); },
     [](Comm& comm) { comm.all_reduce(Memory().make(Dtype::F32, 100, 0)); },
     [](Comm& comm) { comm.broadcast(Memory().make(Dtype::F32, 100, 0), 1); },
@@ -46,8 +33,8 @@ const std::vector<Body> kWaits = {
 
 // A rank that is left waiting ends the test, too: at the time limit of ctest.
 TEST(Failures, ARankThatThrowsEndsAll) {
-  for (const Body& wait : kWaits) {
-    const std::string message = failure_of(4, [&](Comm& comm) {
+  for (const RankBody& wait : kWaits) {
+    const Failure end = failure_of(4, [&](Comm& comm) {
       if (comm.rank() != 1) {
         // Twice: a run that has failed stays so.
         EXPECT_THROW(wait(comm), Aborted);
@@ -56,21 +43,16 @@ TEST(Failures, ARankThatThrowsEndsAll) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       throw UserError("no such file");
     });
-    EXPECT_EQ(message, "error: rank 1: no such file");
+    EXPECT_EQ(end.line, "error: rank 1: no such file");
   }
 }
 
 TEST(Failures, TheFirstErrorIsToldWithItsStatus) {
   const auto failure_of_one = [](const std::function<void()>& fail) {
-    try {
-      run_threads(3, [&](Comm& comm) {
-        if (comm.rank() == 2) fail();
-        comm.barrier();
-      });
-    } catch (const RankFailed& e) {
-      return e.failure();
-    }
-    return Failure{"none", 0};
+    return failure_of(3, [&](Comm& comm) {
+      if (comm.rank() == 2) fail();
+      comm.barrier();
+    });
   };
   const Failure broken = failure_of_one([] { throw CheckError("broken"); });
   EXPECT_EQ(broken.line, "internal error: rank 2: broken");
@@ -78,74 +60,73 @@ TEST(Failures, TheFirstErrorIsToldWithItsStatus) {
   const Failure memory = failure_of_one([] { throw std::bad_alloc(); });
   EXPECT_TRUE(memory.line.starts_with("error: rank 2: no memory beside the tensors; a smaller"));
   EXPECT_EQ(memory.status, 2);
-  EXPECT_EQ(failure_of_one([] { throw NotWritten("disk"); }).status, kNotDone);
+  const Failure disk = failure_of_one([] { throw NotWritten(1, "no room"); });
+  EXPECT_EQ(disk.line, "error: rank 1: no room") << "whoever throws it";
+  EXPECT_EQ(disk.status, kNotDone);
   EXPECT_THROW(run_threads(1, [](Comm&) { throw UserError("alone"); }), UserError);
 }
 
 TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
   // Rank 3 fails at any moment of the others' operations, whose tensors die with the exception.
-  for (int trial = 0; trial < 20; ++trial)
-    EXPECT_THROW(
-        run_threads(4,
-                    [&](Comm& comm) {
-                      const std::unique_ptr<Comm> group = comm.split(comm.rank() / 3, 0);
-                      if (comm.rank() == 3) {
-                        std::this_thread::sleep_for(std::chrono::microseconds(300 * trial));
-                        throw CheckError("now");
-                      }
-                      const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
-                      while (true) {
-                        Memory memory;
-                        const Tensor data = memory.make(Dtype::F32, 500'000);
-                        const Tensor other = memory.make(Dtype::F32, 500'000);
-                        if (trial % 2)
-                          group->all_reduce(data);
-                        else
-                          group->exchange(data, next, other, before);
-                      }
-                    }),
-        RankFailed);
+  for (int trial = 0; trial < 20; ++trial) {
+    const Failure end = failure_of(4, [&](Comm& comm) {
+      const std::unique_ptr<Comm> group = comm.split(comm.rank() / 3, 0);
+      if (comm.rank() == 3) {
+        std::this_thread::sleep_for(std::chrono::microseconds(300 * trial));
+        throw CheckError("now");
+      }
+      const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
+      while (true) {
+        Memory memory;
+        const Tensor data = memory.make(Dtype::F32, 500'000);
+        const Tensor other = memory.make(Dtype::F32, 500'000);
+        if (trial % 2)
+          group->all_reduce(data);
+        else
+          group->exchange(data, next, other, before);
+      }
+    });
+    EXPECT_EQ(end.line, "internal error: rank 3: now");
+  }
 }
 
 TEST(Failures, AMessageIsCopiedWholeOrNotAtAll) {
   // Long enough that rank 2 fails in the middle of a copy, in some trial.
   constexpr int64_t kBytes = 1 << 25;
-  for (int trial = 0; trial < 8; ++trial)
-    EXPECT_THROW(run_threads(3,
-                             [&](Comm& comm) {
-                               Memory memory;
-                               const Tensor data = memory.make(Dtype::U8, kBytes);
-                               auto* bytes = static_cast<uint8_t*>(data.ptr);
-                               if (comm.rank() == 1) std::fill_n(bytes, data.size(), uint8_t{1});
-                               comm.barrier();
-                               if (comm.rank() == 2) {
-                                 std::this_thread::sleep_for(std::chrono::milliseconds(2 * trial));
-                                 throw CheckError("now");
-                               }
-                               if (comm.rank() == 1) return comm.send(data, 0);
-                               try {
-                                 comm.recv(data, 1);
-                               } catch (const Aborted&) {
-                               }
-                               EXPECT_EQ(bytes[0], bytes[data.size() - 1]);
-                             }),
-                 RankFailed);
+  for (int trial = 0; trial < 8; ++trial) {
+    const Failure end = failure_of(3, [&](Comm& comm) {
+      Memory memory;
+      const Tensor data = memory.make(Dtype::U8, kBytes);
+      auto* bytes = static_cast<uint8_t*>(data.ptr);
+      if (comm.rank() == 1) std::fill_n(bytes, data.size(), uint8_t{1});
+      comm.barrier();
+      if (comm.rank() == 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2 * trial));
+        throw CheckError("now");
+      }
+      if (comm.rank() == 1) return comm.send(data, 0);
+      try {
+        comm.recv(data, 1);
+      } catch (const Aborted&) {
+      }
+      EXPECT_EQ(bytes[0], bytes[data.size() - 1]);
+    });
+    EXPECT_EQ(end.line, "internal error: rank 2: now");
+  }
 }
 
 TEST(Failures, APendingMessageIsTakenBack) {
-  EXPECT_THROW(run_threads(2,
-                           [](Comm& comm) {
-                             Memory memory;
-                             Pending pending =
-                                 comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
-                             throw CheckError("unwinds over it");
-                           }),
-               RankFailed);
+  const Failure end = failure_of(2, [](Comm& comm) {
+    Memory memory;
+    Pending pending = comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
+    throw CheckError("unwinds over it");
+  });
+  EXPECT_TRUE(end.line.ends_with("unwinds over it")) << end.line;
 }
 
 /// A run of two ranks whose calls do not fit, and what is said of it.
 struct Misfit {
-  Body body;
+  RankBody body;
   std::vector<std::string> says;
 };
 
@@ -195,7 +176,7 @@ const std::vector<Misfit> kMisfits = {
 
 TEST(Failures, CallsThatDoNotFitAreReported) {
   for (const auto& [body, says] : kMisfits) {
-    const std::string message = failure_of(2, body);
+    const std::string message = failure_of(2, body).line;
     for (const std::string& part : says)
       EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
   }
@@ -224,26 +205,29 @@ TEST(CommQueueFailures, TheCauseIsTold) {
                              if (comm.rank() == 1) return pending.wait();
                              EXPECT_THROW(pending.wait(), Aborted);
                            });
-                         }),
+                         })
+                  .line,
               fmt::format("internal error: rank {}: the cause", failing));
 }
 
 TEST(CommQueueFailures, AForgottenJobIsAnError) {
   const std::string told =
-      failure_of(2, [](Comm& comm) { leave_job_under_way(comm, [](Pending&) {}); });
+      failure_of(2, [](Comm& comm) { leave_job_under_way(comm, [](Pending&) {}); }).line;
   EXPECT_EQ(told.substr(std::min<size_t>(22, told.size())),
             " has ended while a job of its own was under way: nobody waited for the job's Pending");
 }
 
-/// As a job sees it that holds a variable by reference, and runs when the variable is gone.
+/// A job that holds a variable by reference, and runs when the variable is gone, sees such a
+/// tensor.
 TEST(CommQueueFailures, ATensorThatIsGoneIsAnError) {
   const Tensor gone{.dtype = static_cast<Dtype>(0xAA), .shape = {8}};
   for (const bool gathers : {false, true}) {
-    const std::string told = failure_of(2, [&](Comm& comm) {
-      Arena arena;
-      Reducer reducer(comm, ctx_of(cpu_kernels()), Reduction::Halving, arena, Dtype::F32, 8);
-      gathers ? reducer.all_gather(gone, {8, 2}) : reducer.all_reduce(gone);
-    });
+    const std::string told =
+        failure_of(2, [&](Comm& comm) {
+          Arena arena;
+          Reducer reducer(comm, ctx_of(cpu_kernels()), Reduction::Halving, arena, Dtype::F32, 8);
+          gathers ? reducer.all_gather(gone, {8, 2}) : reducer.all_reduce(gone);
+        }).line;
     EXPECT_NE(told.find("a job reads a tensor that is gone"), std::string::npos) << told;
   }
 }

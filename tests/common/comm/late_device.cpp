@@ -1,4 +1,4 @@
-// A device of one rank alone: sums in many pieces, and one that fails.
+// Tests that need a LateDevice: sums in many pieces, and a device that fails.
 
 #include "tests/common/comm/late_device.h"
 
@@ -29,7 +29,7 @@ TEST(LateDevice, SumsInManyPieces) {
     });
 }
 
-/// Its copies fail once it is told so, as those of a GPU that has fallen off its bus.
+/// When it is told to, its copies fail like those of a broken GPU.
 class FailingDevice final : public LateDevice {
  public:
   bool fails = false;
@@ -58,21 +58,19 @@ TEST(LateDevice, OneThatFailsEndsAllRanks) {
         if (comm.rank() == 1) comm.recv(data, 0);
         comm.barrier();
       }};
-  for (const auto& operation : kOperations) try {
-      run_threads(3, [&](Comm& comm) {
-        FailingDevice device;
-        Arena arena(&device);
-        comm.attach(&device);
-        const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {300});
-        const Tensor part = arena.zeros(Mem::Comm, "part", Dtype::F32, {100});
-        device.fails = comm.rank() == 1;
-        operation(comm, data, part);
-        comm.barrier();
-      });
-      ADD_FAILURE() << "no exception";
-    } catch (const RankFailed& e) {
-      EXPECT_EQ(std::string(e.what()), "internal error: rank 1: the device is gone");
-    }
+  for (const auto& operation : kOperations) {
+    const Failure end = failure_of(3, [&](Comm& comm) {
+      FailingDevice device;
+      Arena arena(&device);
+      comm.attach(&device);
+      const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {300});
+      const Tensor part = arena.zeros(Mem::Comm, "part", Dtype::F32, {100});
+      device.fails = comm.rank() == 1;
+      operation(comm, data, part);
+      comm.barrier();
+    });
+    EXPECT_EQ(end.line, "internal error: rank 1: the device is gone");
+  }
 }
 
 /// Knows the thread that uses it.

@@ -1,6 +1,6 @@
-// LateDevice: does nothing before synchronize(). Its memory is the host's, so that it runs
-// everywhere. The stand-in for a GPU works off its queue at once, and a GPU mostly in time: this
-// one shows every place where somebody should have waited.
+// LateDevice: a device that does nothing before synchronize(). Its memory is the host's, so that it
+// runs everywhere. The stand-in for a GPU does its work at once, and a GPU mostly in time. This
+// device shows every place where the program should have waited.
 #pragma once
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ class LateDevice : public Device {
   std::vector<std::function<void()>> queue_;
 };
 
-/// Of the operations only `add`, which is all that sums over ranks take.
+/// Kernels of `ref`, but `add` is queued. It is the only one that sums over ranks need.
 inline const Kernels& late_kernels() {
   static const Kernels table = [] {
     Kernels kernels = ref_kernels();

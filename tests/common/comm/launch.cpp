@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,98 +14,86 @@
 namespace ladder::test {
 namespace {
 
-/// The environment has these variables, and no other of a launcher's; afterwards as before.
-class Launch : public ::testing::Test {
- protected:
-  Launch() {
-    for (const char* name : kNames) {
-      const char* value = std::getenv(name);
-      before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
-      ::unsetenv(name);
+/// While one lives, the environment has these variables and no others of a launcher.
+class LauncherVariables {
+ public:
+  explicit LauncherVariables(const std::map<std::string, std::string>& variables) {
+    for (char** at = environ; *at; ++at) {
+      const std::string_view entry = *at;
+      const std::string name(entry.substr(0, entry.find('=')));
+      for (const char* prefix : {"OMPI_", "PMI", "MPI_", "SLURM_"})
+        if (name.starts_with(prefix)) before_[name] = std::getenv(name.c_str());
+    }
+    for (const auto& [name, value] : before_) ::unsetenv(name.c_str());
+    for (const auto& [name, value] : variables) {
+      ::setenv(name.c_str(), value.c_str(), 1);
+      set_.push_back(name);
     }
   }
-  ~Launch() override {
-    for (const auto& [name, value] : before_)
-      value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
-  }
-  static void set(const std::map<std::string, std::string>& variables) {
-    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  LauncherVariables(const LauncherVariables&) = delete;
+  LauncherVariables& operator=(const LauncherVariables&) = delete;
+  ~LauncherVariables() {
+    for (const std::string& name : set_) ::unsetenv(name.c_str());
+    for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
   }
 
  private:
-  static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_SIZE",
-                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                           "OMPI_COMM_WORLD_LOCAL_RANK",
-                                           "OMPI_COMM_WORLD_RANK",
-                                           "PMI_SIZE",
-                                           "PMI_RANK",
-                                           "MPI_LOCALNRANKS",
-                                           "MPI_LOCALRANKID",
-                                           "PMIX_RANK",
-                                           "SLURM_NTASKS",
-                                           "SLURM_STEP_NUM_TASKS",
-                                           "SLURM_STEP_NUM_NODES",
-                                           "SLURM_LOCALID",
-                                           "SLURM_PROCID"};
-  std::map<std::string, std::optional<std::string>> before_;
+  std::map<std::string, std::string> before_;
+  std::vector<std::string> set_;
 };
 
-TEST_F(Launch, AProcessByItself) {
-  EXPECT_FALSE(under_mpirun());
-  EXPECT_EQ(launched_processes(), 1);
-  EXPECT_EQ(launched_here(), 1);
-  EXPECT_EQ(launched_local_rank(), 0);
-}
+/// What a process knows of those that were started with it.
+struct Known {
+  bool is_rank;
+  int processes, here, rank, local_rank, tasks;
+};
+struct Case {
+  const char* launcher;
+  std::map<std::string, std::string> sets;
+  Known known;
+};
+const Case kCases[] = {
+    {"none", {}, {false, 1, 1, 0, 0, 1}},
+    {"Open MPI on two machines",
+     {{"OMPI_COMM_WORLD_SIZE", "8"},
+      {"OMPI_COMM_WORLD_RANK", "7"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}},
+     {true, 8, 4, 7, 3, 1}},
+    {"a job script of Slurm",
+     {{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}},
+     {false, 1, 1, 0, 0, 1}},
+    {"srun with PMIx on two machines",
+     {{"SLURM_NTASKS", "8"},  // of the job; the step has more to say
+      {"SLURM_STEP_NUM_TASKS", "16"},
+      {"SLURM_STEP_NUM_NODES", "2"},
+      {"SLURM_LOCALID", "2"},
+      {"PMIX_RANK", "5"}},
+     {true, 16, 8, 5, 2, 1}},
+    {"srun with PMI-2 on two machines",
+     {{"PMI_SIZE", "16"},
+      {"PMI_RANK", "13"},
+      {"SLURM_STEP_NUM_TASKS", "16"},
+      {"SLURM_STEP_NUM_NODES", "2"},
+      {"SLURM_LOCALID", "5"}},
+     {true, 16, 8, 13, 5, 1}},
+    {"srun without PMI, which starts copies",
+     {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}},
+     {false, 1, 1, 0, 0, 2}},
+};
 
-TEST_F(Launch, OpenMpiOnTwoMachines) {
-  set({{"OMPI_COMM_WORLD_SIZE", "8"},
-       {"OMPI_COMM_WORLD_RANK", "7"},
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
-       {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}});
-  EXPECT_TRUE(under_mpirun());
-  EXPECT_EQ(launched_processes(), 8);
-  EXPECT_EQ(launched_here(), 4);
-  EXPECT_EQ(launched_rank(), 7);
-  EXPECT_EQ(launched_local_rank(), 3);
-}
-
-TEST_F(Launch, SlurmAloneIsAJobScript) {
-  set({{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}});
-  EXPECT_FALSE(under_mpirun());
-  EXPECT_EQ(launched_processes(), 1);
-  EXPECT_EQ(launched_local_rank(), 0);
-  EXPECT_EQ(separate_tasks(), 1);
-}
-
-TEST_F(Launch, SrunWithPmixOnTwoMachines) {
-  set({{"SLURM_NTASKS", "8"},  // of the job; the step has more to say
-       {"SLURM_STEP_NUM_TASKS", "16"},
-       {"SLURM_STEP_NUM_NODES", "2"},
-       {"SLURM_LOCALID", "2"},
-       {"PMIX_RANK", "5"}});
-  EXPECT_TRUE(under_mpirun());
-  EXPECT_EQ(launched_processes(), 16);
-  EXPECT_EQ(launched_here(), 8);
-  EXPECT_EQ(launched_rank(), 5);
-  EXPECT_EQ(launched_local_rank(), 2);
-  EXPECT_EQ(separate_tasks(), 1);
-  EXPECT_TRUE(rank_name(5).starts_with("rank 5 on ")) << rank_name(5);
-}
-
-TEST_F(Launch, SrunWithPmi2OnTwoMachines) {
-  set({{"PMI_SIZE", "16"},
-       {"PMI_RANK", "13"},
-       {"SLURM_STEP_NUM_TASKS", "16"},
-       {"SLURM_STEP_NUM_NODES", "2"},
-       {"SLURM_LOCALID", "5"}});
-  EXPECT_EQ(launched_here(), 8);
-  EXPECT_EQ(launched_local_rank(), 5);
-}
-
-TEST_F(Launch, SrunWithoutPmiStartsCopies) {
-  set({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}});
-  EXPECT_FALSE(under_mpirun());
-  EXPECT_EQ(separate_tasks(), 2);
+TEST(Launch, IsKnownByTheEnvironment) {
+  for (const auto& [launcher, sets, known] : kCases) {
+    SCOPED_TRACE(launcher);
+    const LauncherVariables only(sets);
+    EXPECT_EQ(under_mpirun(), known.is_rank);
+    EXPECT_EQ(launched_processes(), known.processes);
+    EXPECT_EQ(launched_here(), known.here);
+    EXPECT_EQ(launched_rank(), known.rank);
+    EXPECT_EQ(launched_local_rank(), known.local_rank);
+    EXPECT_EQ(separate_tasks(), known.tasks);
+    EXPECT_EQ(rank_name(5).starts_with("rank 5 on "), known.here < known.processes);
+  }
 }
 
 }  // namespace

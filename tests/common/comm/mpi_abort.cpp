@@ -1,4 +1,4 @@
-// A program of which one rank fails, or falls silent: mpi_abort.sh looks at how it ends.
+// A program in which one rank fails or falls silent. mpi_abort.sh checks how the program ends.
 
 #include <chrono>
 #include <csignal>

@@ -1,4 +1,4 @@
-// A GPU, or the stand-in for one: which of them LADDER_CUDA says, and CMake that.
+// A GPU, or the stand-in for one. CMake sets LADDER_CUDA, which says which of the two.
 #include "kernels/cuda/backend.h"
 #include "tests/common/comm/on_device.h"
 

@@ -1,4 +1,4 @@
-// Tests over tensors of a device are written once; on_late_device.cpp and on_cuda.cpp say which.
+// Tests with tensors of a device are written once; on_late_device.cpp and on_cuda.cpp define it.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace ladder::test {
 
-/// Of this test program. Null: this machine has none
+/// The device of this test program. Null: this machine has none
 std::unique_ptr<Device> open_test_device();
 const Kernels& device_kernels();
 
@@ -58,7 +58,7 @@ class DeviceMemory {
  private:
   Comm& comm_;
   std::unique_ptr<Device> device_ = open_test_device();
-  std::deque<std::vector<std::byte>> hosts_;  ///< what copies that are queued read
+  std::deque<std::vector<std::byte>> hosts_;  ///< sources of copies that are queued
   Arena arena_{device_.get()};
   Ctx ctx_;
 };

@@ -14,13 +14,6 @@ constexpr int kSkipped = 77;
 
 Comm* world = nullptr;
 
-TEST_F(DeviceTensors, TravelByNccl) {
-  on_ranks([](Comm& comm) {
-    EXPECT_EQ(comm.kind(), "nccl");
-    EXPECT_EQ(comm.split(comm.rank() % 2, 0)->kind(), "nccl");
-  });
-}
-
 TEST_F(DeviceTensors, AMaximumKeepsNaN) {
   on_ranks([](Comm& comm) {
     DeviceMemory memory(comm);

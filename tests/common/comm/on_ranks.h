@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/comm.h"
+#include "common/comm/failure.h"
+#include "common/comm/run_ranks.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
@@ -20,6 +22,17 @@ void on_ranks(const std::function<void(Comm&)>& body);
 
 /// "self", "thread" or "mpi"
 std::string expected_kind(int ranks);
+
+/// How run_threads() fails. The line is empty if it does not.
+inline Failure failure_of(int ranks, const RankBody& body,
+                          std::chrono::milliseconds timeout = kTimeout) {
+  try {
+    run_threads(ranks, body, timeout);
+  } catch (const RankFailed& e) {
+    return e.failure();
+  }
+  return {"", 0};
+}
 
 inline const std::vector<Dtype> kSummed = {Dtype::F32, Dtype::F64, Dtype::BF16,
                                            Dtype::F16, Dtype::I32, Dtype::I64};
@@ -69,9 +82,9 @@ class Memory {
  public:
   Tensor make(Dtype dtype, int64_t n) { return arena_.alloc(Mem::Comm, "test", dtype, {n}); }
   /// Element i is value(rank, i).
-  Tensor make(Dtype dtype, int64_t n, int rank) {
-    const Tensor x = make(dtype, n);
-    for (int64_t i = 0; i < n; ++i) put(x, i, value(rank, i));
+  Tensor make(Dtype dtype, int64_t n, int rank) { return fill(make(dtype, n), rank); }
+  static Tensor fill(Tensor x, int rank) {
+    for (int64_t i = 0; i < x.size(); ++i) put(x, i, value(rank, i));
     return x;
   }
   Arena& arena() { return arena_; }

@@ -34,7 +34,8 @@ TEST(CommQueue, ReducesWhileTheRankCommunicates) {
   });
 }
 
-// The jobs after it do not run: their messages would meet those that peers expect of it.
+// After a job that failed no job runs. Otherwise its messages would meet peers that still expect
+// messages of the failed job.
 TEST(CommQueue, WaitThrowsWhatTheFirstJobToFailThrew) {
   on_ranks([](Comm& comm) {
     CommQueue queue(comm);

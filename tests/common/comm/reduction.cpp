@@ -101,47 +101,38 @@ Tensor reduced(Comm& comm, Memory& memory, Reduction reduction, int64_t n) {
   return data;
 }
 
-TEST(Reduction, HalvingAndTreeSumAsTheTreeByRank) {
-  on_ranks([](Comm& comm) {
-    constexpr int64_t n = 1001;
-    for_each_legal(comm, {Reduction::Halving, Reduction::Tree}, [&](Reduction reduction) {
-      Memory memory;
-      expect_elements(reduced(comm, memory, reduction, n), [&](int64_t i) {
-        return tree_sum<float>(
-            comm.size(), [&](int64_t rank) { return shows_order(static_cast<int>(rank), i); });
-      });
-    });
-  });
+/// The sum of element i as a single rank adds.
+float tree_by_rank(int ranks, int64_t i) {
+  return tree_sum<float>(ranks,
+                         [&](int64_t rank) { return shows_order(static_cast<int>(rank), i); });
+}
+/// The sum in the order first, first + 1, ..., around the ring.
+float one_by_one(int ranks, int first, int64_t i) {
+  float total = shows_order(first % ranks, i);
+  for (int k = 1; k < ranks; ++k) total += shows_order((first + k) % ranks, i);
+  return total;
 }
 
-TEST(Reduction, NaiveSumsInTheOrderOfRanks) {
-  on_ranks([](Comm& comm) {
-    Memory memory;
-    expect_elements(reduced(comm, memory, Reduction::Naive, 1001), [&](int64_t i) {
-      float total = shows_order(0, i);
-      for (int rank = 1; rank < comm.size(); ++rank) total += shows_order(rank, i);
-      return total;
-    });
-  });
-}
-
-TEST(Reduction, RingSumsEachChunkInAnOrderOfItsOwn) {
+TEST(Reduction, EachSumsInItsOrder) {
   on_ranks([](Comm& comm) {
     constexpr int64_t n = 1001;
     const int N = comm.size();
     Memory memory;
+    for_each_legal(comm, {Reduction::Halving, Reduction::Tree}, [&](Reduction reduction) {
+      expect_elements(reduced(comm, memory, reduction, n),
+                      [&](int64_t i) { return tree_by_rank(N, i); });
+    });
+    expect_elements(reduced(comm, memory, Reduction::Naive, n),
+                    [&](int64_t i) { return one_by_one(N, 0, i); });
     const Tensor data = reduced(comm, memory, Reduction::Ring, n);
     int64_t differ = 0;
     for (int chunk = 0; chunk < N; ++chunk) {
       const Range range = Chunks{n, N}[chunk];
-      for (int64_t i = range.begin; i < range.end; ++i) {
-        float total = shows_order((chunk + 1) % N, i);
-        for (int k = 2; k <= N; ++k) total += shows_order((chunk + k) % N, i);
-        ASSERT_EQ(data.data<float>()[i], total);
-        differ += total != tree_sum<float>(N, [&](int64_t rank) {
-                    return shows_order(static_cast<int>(rank), i);
-                  });
-      }
+      expect_elements(data.slice(range.begin, range.size()), [&](int64_t i) {
+        const float total = one_by_one(N, chunk + 1, range.begin + i);
+        differ += total != tree_by_rank(N, range.begin + i);
+        return total;
+      });
     }
     // With three or more ranks the order matters; these values show it.
     EXPECT_EQ(differ > 0, N > 2) << differ;
@@ -159,45 +150,33 @@ int64_t over_ranks(Comm& comm, int64_t mine) {
 TEST(Reduction, WireBytesAreTheFormulas) {
   on_ranks([](Comm& comm) {
     const std::unique_ptr<Comm> counters = comm.split(0, 0);
-    const int64_t N = comm.size(), n = 1000 * N, b = n * 4;
-    for_each_legal(comm, kOwn, [&](Reduction reduction) {
-      SCOPED_TRACE(std::string(to_string(reduction)));
-      Memory memory;
-      const std::unique_ptr<Comm> fresh = comm.split(0, 0);
-      Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
-      const Tensor data = memory.make(Dtype::F32, n, comm.rank());
-      reducer.all_reduce(data);
-      const OperationCount& counted = fresh->statistics()[Operation::AllReduce];
-      EXPECT_EQ(counted.calls, 1);
-      EXPECT_EQ(counted.payload_bytes, b);
-      EXPECT_EQ(counted.wire_bytes, fresh->statistics().wire_bytes()) << "counted as messages, too";
-      EXPECT_EQ(over_ranks(*counters, counted.wire_bytes), 2 * (N - 1) * b);
-      if (reduction == Reduction::Halving || reduction == Reduction::Ring) {
+    const int64_t N = comm.size();
+    const bool first = comm.rank() == 0;
+    for (const int64_t n : {1000 * N, int64_t{1003}})
+      for_each_legal(comm, kOwn, [&](Reduction reduction) {
+        SCOPED_TRACE(std::string(to_string(reduction)));
+        const int64_t b = n * 4;
+        Memory memory;
+        const std::unique_ptr<Comm> fresh = comm.split(0, 0);
+        Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+        const Tensor data = memory.make(Dtype::F32, n, comm.rank());
+        reducer.all_reduce(data);
+        const OperationCount counted = fresh->statistics()[Operation::AllReduce];
+        EXPECT_EQ(counted.calls, 1);
+        EXPECT_EQ(counted.payload_bytes, b);
+        EXPECT_EQ(counted.wire_bytes, fresh->statistics().wire_bytes())
+            << "counted as messages, too";
+        EXPECT_EQ(over_ranks(*counters, counted.wire_bytes), 2 * (N - 1) * b);
+        if (reduction == Reduction::Naive) {
+          EXPECT_EQ(counted.wire_bytes, first ? (N - 1) * b : b);
+        }
+        if (reduction == Reduction::Naive || reduction == Reduction::Tree || n % N != 0) return;
         EXPECT_EQ(counted.wire_bytes, 2 * (N - 1) * b / N);
         reducer.reduce_scatter(data, {n, N});
         reducer.all_gather(data, {n, N});
         for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
           EXPECT_EQ(fresh->statistics()[half], (OperationCount{1, b, (N - 1) * b / N}));
-      }
-      if (reduction == Reduction::Naive) {
-        EXPECT_EQ(counted.wire_bytes, comm.rank() == 0 ? (N - 1) * b : b);
-      }
-    });
-  });
-}
-
-TEST(Reduction, WireBytesOfUnevenChunks) {
-  on_ranks([](Comm& comm) {
-    const std::unique_ptr<Comm> counters = comm.split(0, 0);
-    const int64_t N = comm.size(), n = 1003, b = n * 4;
-    for_each_legal(comm, kOwn, [&](Reduction reduction) {
-      Memory memory;
-      const std::unique_ptr<Comm> fresh = comm.split(0, 0);
-      Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
-      const Tensor data = memory.make(Dtype::F32, n, comm.rank());
-      reducer.all_reduce(data);
-      EXPECT_EQ(over_ranks(*counters, fresh->statistics().wire_bytes()), 2 * (N - 1) * b);
-    });
+      });
   });
 }
 

@@ -1,4 +1,5 @@
-// A rank that gives no sign of life ends the others, by name; one that takes long does not.
+// A rank that gives no sign of life ends the run, and is named. A rank that only takes long does
+// not.
 
 #include <array>
 #include <atomic>
@@ -29,7 +30,7 @@ void compute_long() {
   for (volatile int64_t i = 0; Clock::now() < end;) i = i + 1;
 }
 
-/// Of the run that gives up; empty: it does not.
+/// Why the run gives up; empty: it does not.
 std::string reason(const RankBody& body, milliseconds timeout = kShort) {
   given_up = false;
   const auto tell_when_given_up = [&](Comm& comm) {
@@ -41,12 +42,7 @@ std::string reason(const RankBody& body, milliseconds timeout = kShort) {
       throw;
     }
   };
-  try {
-    run_threads(3, tell_when_given_up, timeout);
-  } catch (const RankFailed& e) {
-    return e.what();
-  }
-  return "";
+  return failure_of(3, tell_when_given_up, timeout).line;
 }
 
 TEST(Stalls, ARankThatSleepsIsNamed) {
@@ -92,7 +88,7 @@ TEST(Stalls, ARankThatComputesIsWaitedFor) {
             "");
 }
 
-// Whoever reads what is printed may take a break.
+// The program that reads what a rank prints may pause.
 TEST(Stalls, ARankThatPrintsIsWaitedFor) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);

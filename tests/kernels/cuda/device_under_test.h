@@ -1,4 +1,4 @@
-// The device under test as the tests of what only a device has know it: by its functions,
+// For tests of what only a device has. They call its functions by name:
 // dev::attention_forward(dut().ctx, ...). CMake sets LADDER_CUDA: the stand-in, or a GPU.
 #pragma once
 

@@ -5,45 +5,31 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
-class CudaDocuments : public DeviceTest {
+class CudaDocuments : public VsRef {
  protected:
-  Sandbox host{ref_kernels()};
   LaidDocuments laid{host};
 
-  Ctx with(const Lying& lying) {
-    const auto [rows, position, longest] = laid.borders(lying);
-    Ctx ctx = dut().ctx;
-    ctx.documents = {dut().upload(rows), dut().upload(position), longest};
-    return ctx;
+  Ctx with(const Placement& place) {
+    const auto [rows, position, longest] = laid.borders(place);
+    Ctx other = ctx;
+    other.documents = {up(rows), up(position), longest};
+    return other;
   }
   /// What a call writes, on the device.
   static std::vector<Tensor> run(Call call, const std::vector<Tensor>& like, const Ctx& ctx,
                                  int64_t B) {
     for (Operand& o : call.in)
-      if (o.x) o.x = dut().upload(o.x);
-    std::vector<Tensor> out;
-    for (const Tensor& x : like) out.push_back(dut().empty(x.dtype, x.shape));
-    call.on(*ctx.kernels, ctx, out, 0, B);
-    for (Tensor& x : out) x = dut().download(x);
-    return out;
-  }
-
-  struct Attention {
-    Tensor out, lse, dqkv;
-  };
-  static Attention attend(const Ctx& ctx, int64_t NH, const Tensor& qkv, const Tensor& dout) {
-    const Tensor x = dut().upload(qkv), dy = dut().upload(dout);
-    const Attention got{dut().empty(dout.dtype, dout.shape),
-                        dut().empty(Dtype::F32, {dout.dim(0), NH, dout.dim(1)}),
-                        dut().empty(qkv.dtype, qkv.shape)};
-    dev::attention_forward(ctx, got.out, got.lse, x);
-    dev::attention_backward(ctx, got.dqkv, dy, x, got.out, got.lse);
-    return {dut().download(got.out), dut().download(got.lse), dut().download(got.dqkv)};
+      if (o.x) o.x = up(o.x);
+    std::vector<Tensor> to;
+    for (const Tensor& x : like) to.push_back(out(x.dtype, x.shape));
+    call.on(*ctx.kernels, ctx, to, 0, B);
+    for (Tensor& x : to) x = down(x);
+    return to;
   }
 };
 
@@ -53,19 +39,19 @@ TEST_F(CudaDocuments, AttentionHasTheBitsOfEachAlone) {
     Dtype dtype;
     int64_t NH, NKV, HS;
   };
-  const Lying lying = LaidDocuments::packed();
-  const Ctx ctx = with(lying);
+  const Placement place = LaidDocuments::packed();
+  const Ctx with_documents = with(place);
   for (const auto& [dtype, NH, NKV, HS] : {Case{Dtype::F32, 2, 1, 8},
                                            {Dtype::BF16, 2, 2, 64},
                                            {Dtype::BF16, 2, 1, 64},
                                            {Dtype::F16, 2, 1, 32}}) {
-    const Tensor qkv = host.random(dtype, {lying.B, LaidDocuments::T, (NH + 2 * NKV) * HS}, -2, 2);
-    const Tensor dout = host.random(dtype, {lying.B, LaidDocuments::T, NH * HS});
-    const Attention all = attend(ctx, NH, qkv, dout);
-    for (const Range& rows : lying.documents) {
+    const Tensor qkv = host.random(dtype, {place.B, LaidDocuments::T, (NH + 2 * NKV) * HS}, -2, 2);
+    const Tensor dout = host.random(dtype, {place.B, LaidDocuments::T, NH * HS});
+    const Attended all = attend(with_documents, NH, qkv, dout);
+    for (const Range& rows : place.documents) {
       if (rows.size() == 0) continue;
       const DocumentRows one{rows};
-      const Attention alone = attend(dut().ctx, NH, one.of(qkv), one.of(dout));
+      const Attended alone = attend(ctx, NH, one.of(qkv), one.of(dout));
       EXPECT_TRUE(same_bits(one.of(all.out), alone.out)) << "row " << rows.begin << ", HS " << HS;
       EXPECT_TRUE(same_bits(one.statistics(all.lse), alone.lse)) << "row " << rows.begin;
       EXPECT_TRUE(same_bits(one.of(all.dqkv), alone.dqkv)) << "row " << rows.begin;
@@ -82,28 +68,28 @@ TEST_F(CudaDocuments, LittleScratchGivesTheBitsOfMuch) {
       if (one.name == std::string_view("norm_backward_weight")) return one;
     throw std::logic_error("no such call");
   }();
-  Ctx little = dut().ctx;
+  Ctx little = ctx;
   little.scratch.shape.dims[1] = 160 << 10;  // for 96 leaves of two sums, of 300 columns: 230 kB
   const std::vector<Tensor> like = call.outputs(host, Dtype::F32);
-  const auto want = run(call, like, dut().ctx, 12), got = run(call, like, little, 12);
+  const auto want = run(call, like, ctx, 12), got = run(call, like, little, 12);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << i;
 }
 
 TEST_F(CudaDocuments, OperationsAreNearThoseOfRef) {
-  const Lying lyings[] = {LaidDocuments::packed(), LaidDocuments::unpacked()};
+  const Placement places[] = {LaidDocuments::packed(), LaidDocuments::unpacked()};
   for (const Call& source :
        calls(host, {.B = LaidDocuments::D, .T = LaidDocuments::T}, Dtype::F32)) {
     if (!feels_documents(source)) continue;
     const bool library = std::string_view(source.name).starts_with("matmul");
     const double padding = source.sums() && !library ? NAN : 0;
     std::vector<std::vector<Tensor>> sums;
-    for (const Lying& lying : lyings) {
-      const Call call = laid.laid(source, lying, padding);
+    for (const Placement& place : places) {
+      const Call call = laid.laid(source, place, padding);
       Ctx on_host = host.ctx();
-      on_host.documents = laid.borders(lying);
-      const std::vector<Tensor> want = laid.outputs(source, lying, Dtype::F32);
-      call.on(ref_kernels(), on_host, want, 0, lying.B);
-      sums.push_back(run(call, want, with(lying), lying.B));
+      on_host.documents = laid.borders(place);
+      const std::vector<Tensor> want = laid.outputs(source, place, Dtype::F32);
+      call.on(ref_kernels(), on_host, want, 0, place.B);
+      sums.push_back(run(call, want, with(place), place.B));
       for (size_t i = 0; i < want.size(); ++i)
         EXPECT_LT(relative_error(sums.back()[i], want[i]), 1e-5) << source.name << ", output " << i;
     }

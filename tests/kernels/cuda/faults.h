@@ -1,4 +1,4 @@
-// Running a small kernel under many orders of its threads, and what must come out.
+// Runs a small kernel with many orders of its threads, and checks the output.
 #pragma once
 
 #include <cmath>
@@ -65,7 +65,12 @@ class Faults : public DeviceTest {
     EXPECT_LT(right(kernel, start, n), kSeeds);
   }
 
-  /// launch() throws, and says both.
+  void expect_seen(Kernel good, Kernel bad, const Start& start, size_t n = 64) {
+    expect_right_for_all_seeds(good, start, n);
+    expect_wrong_for_some_seed(bad, start, n);
+  }
+
+  /// launch() throws, and the message has both texts.
   void expect_error(Kernel kernel, const Start& start, const std::string& one,
                     const std::string& other) {
     try {

@@ -1,6 +1,5 @@
 // What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
-// it computes. And what it refuses; and the steps to its
-// attention.
+// it computes. What it refuses, too. And the rungs of bench/attention_ladder.
 #include "bench/attention_ladder/ladder.h"
 #include "tests/kernels/cuda/device_under_test.h"
 #include "tests/kernels/operations/vs_ref.h"
@@ -87,27 +86,23 @@ TEST_F(CudaLimits, AttentionThatDoesNotFitIsRefused) {
 }
 
 // The rungs of bench/attention_ladder against `ref`: a number of tokens that no tile divides.
-using AttentionLadder = DeviceTest;
+using AttentionLadder = VsRef;
 
 TEST_F(AttentionLadder, EveryRungAsRef) {
   const int64_t B = 2, T = 150, NH = 2, HS = 64;
-  Sandbox host{ref_kernels()};
   const Tensor qkv = host.random(Dtype::BF16, {B, T, 3 * NH * HS}, -2, 2);
   const Tensor dout = host.random(Dtype::BF16, {B, T, NH * HS});
-  const Tensor out = host.empty(Dtype::BF16, dout.shape), lse = host.empty({B, NH, T});
-  const Tensor dqkv = host.empty(Dtype::BF16, qkv.shape);
-  host.kernels().attention_forward(host.ctx(), out, lse, qkv);
-  host.kernels().attention_backward(host.ctx(), dqkv, dout, qkv, out, lse);
-  const Tensor x = dut().upload(qkv), dy = dut().upload(dout);
+  const Attended want = ref_attends(NH, qkv, dout);
+  const Tensor x = up(qkv), dy = up(dout);
   for (const bench::Rung& rung : bench::rungs()) {
-    const Tensor y = dut().empty(out.dtype, out.shape), l = dut().empty(lse.dtype, lse.shape);
-    const Tensor dx = dut().empty(dqkv.dtype, dqkv.shape);
-    rung.forward(dut().ctx, y, l, x);
-    EXPECT_LT(relative_error(dut().download(y), out), 1e-2) << rung.name;
-    EXPECT_LT(relative_error(dut().download(l), lse), 2e-6) << rung.name;
+    const Tensor y = out(Dtype::BF16, dout.shape), l = out(Dtype::F32, {B, NH, T});
+    const Tensor dx = out(Dtype::BF16, qkv.shape);
+    rung.forward(ctx, y, l, x);
+    EXPECT_LT(relative_error(down(y), want.out), 1e-2) << rung.name;
+    EXPECT_LT(relative_error(down(l), want.lse), 2e-6) << rung.name;
     if (!rung.backward) continue;
-    rung.backward(dut().ctx, dx, dy, x, dut().upload(out), dut().upload(lse));
-    EXPECT_LT(relative_error(dut().download(dx), dqkv), 1e-2) << rung.name;
+    rung.backward(ctx, dx, dy, x, up(want.out), up(want.lse));
+    EXPECT_LT(relative_error(down(dx), want.dqkv), 1e-2) << rung.name;
   }
 }
 

@@ -7,23 +7,20 @@
 // is a sum over the very pairs whose errors it adds up, and tells a lost pair from a rounding.
 #include <cmath>
 
-#include "tests/kernels/testing.h"
-#include "tests/kernels/under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
-/// Half a unit in the last place of a float near 1; tensor cores cut off where others round.
-constexpr double kRound = 0x1p-23;
-constexpr Dtype kDtypes[] = {Dtype::F32, Dtype::BF16, Dtype::F16};
+/// Twice a rounding: tensor cores cut off where others round.
+constexpr double kCut = 2 * kRound;
 
+/// NH heads of queries, NKV of keys and values.
 struct Heads {
-  int64_t B, T, NH, HS;
-};
+  int64_t B, T, NH, NKV, HS;
 
-/// out (B,T,NH*HS); lse (B,NH,T); dqkv (B,T,3*NH*HS)
-struct Results {
-  Tensor out, lse, dqkv;
+  Shape qkv() const { return {B, T, (NH + 2 * NKV) * HS}; }
+  Shape out() const { return {B, T, NH * HS}; }
 };
 
 /// An error of x: relative |x| + absolute.
@@ -31,33 +28,11 @@ struct Roundings {
   double relative, absolute;
 };
 
-class Attention : public DeviceTest {
+class Attention : public VsRef {
  protected:
-  const Kernels& k = *dut().ctx.kernels;
-  Sandbox host{ref_kernels()};
-  Sandbox exact{ref_kernels(), Dtype::F64};
-  const Kernels& ref = exact.kernels();
-
-  Tensor wide(const Tensor& x) {
-    const Tensor y = exact.empty(x.shape);
-    for (int64_t i = 0; i < x.size(); ++i) set(y, i, at(x, i));
-    return y;
-  }
-
-  Results run(const Tensor& qkv, const Tensor& dout, int64_t NH) {
-    const int64_t B = qkv.dim(0), T = qkv.dim(1);
-    const Tensor x = dut().upload(qkv), dy = dut().upload(dout);
-    const Tensor out = dut().empty(qkv.dtype, dout.shape);
-    const Tensor lse = dut().empty(Dtype::F32, {B, NH, T});
-    const Tensor dx = dut().empty(qkv.dtype, qkv.shape);
-    k.attention_forward(dut().ctx, out, lse, x);
-    k.attention_backward(dut().ctx, dx, dy, x, out, lse);
-    return {dut().download(out), dut().download(lse), dut().download(dx)};
-  }
-
   /// What ref makes of the same; its backward is given what the device's forward computed.
-  Results want(const Results& got, const Tensor& qkv, const Tensor& dout) {
-    const Results r{exact.empty(dout.shape), exact.empty(got.lse.shape), exact.empty(qkv.shape)};
+  Attended want(const Attended& got, const Tensor& qkv, const Tensor& dout) {
+    const Attended r{exact.empty(dout.shape), exact.empty(got.lse.shape), exact.empty(qkv.shape)};
     ref.attention_forward(exact.ctx(), r.out, r.lse, wide(qkv));
     ref.attention_backward(exact.ctx(), r.dqkv, wide(dout), wide(qkv), wide(got.out),
                            wide(got.lse));
@@ -65,7 +40,7 @@ class Attention : public DeviceTest {
   }
 
   /// Checks each element of the results; says which is wrong.
-  ::testing::AssertionResult right(const Results& got, const Results& want, const Tensor& qkv,
+  ::testing::AssertionResult right(const Attended& got, const Attended& want, const Tensor& qkv,
                                    const Tensor& dout);
 };
 
@@ -75,13 +50,15 @@ double largest(const Tensor& x) {
   return most;
 }
 
-/// One head of one sequence: its rows in qkv, and in out.
+/// Query head h of one sequence: where its rows begin in qkv, in out and in lse.
 struct Head {
   Heads s;
   int64_t b, h;
 
+  /// part: 0 its queries, 1 the keys of its group, 2 the values
   int64_t qkv(int64_t t, int64_t part) const {
-    return ((b * s.T + t) * s.NH + h) * 3 * s.HS + part * s.HS;
+    const int64_t r = s.NH / s.NKV, group = (b * s.T + t) * s.NKV + h / r;
+    return (group * (r + 2) + (part == 0 ? h % r : r + part - 1)) * s.HS;
   }
   int64_t out(int64_t t) const { return ((b * s.T + t) * s.NH + h) * s.HS; }
   int64_t lse(int64_t t) const { return (b * s.NH + h) * s.T + t; }
@@ -89,9 +66,9 @@ struct Head {
 
 /// Adds the errors that roundings of a head's weights and slopes may cause in out and dqkv. All
 /// F64. weight: of P and of dS, relative to each; product: of dP - D
-void add_errors(const Head& head, const Results& errors, const Results& got, const Tensor& qkv,
+void add_errors(const Head& head, const Attended& errors, const Attended& got, const Tensor& qkv,
                 const Tensor& dout, Roundings weight, double product) {
-  const auto [B, T, NH, HS] = head.s;
+  const auto [B, T, NH, NKV, HS] = head.s;
   const double scale = 1 / std::sqrt(static_cast<double>(HS));
   const double *x = qkv.data<double>(), *y = got.out.data<double>(), *dy = dout.data<double>();
   const double* lse = got.lse.data<double>();
@@ -139,64 +116,67 @@ Roundings storing(Dtype dtype) {
   return ::testing::AssertionSuccess();
 }
 
-::testing::AssertionResult Attention::right(const Results& got, const Results& want,
+::testing::AssertionResult Attention::right(const Attended& got, const Attended& want,
                                             const Tensor& qkv, const Tensor& dout) {
-  const int64_t NH = got.lse.dim(1);
-  const Heads s{qkv.dim(0), qkv.dim(1), NH, qkv.dim(2) / NH / 3};
-  const auto terms = static_cast<double>(s.HS), keys = static_cast<double>(s.T);
+  const int64_t NH = got.lse.dim(1), HS = dout.dim(2) / NH;
+  const Heads s{qkv.dim(0), qkv.dim(1), NH, (qkv.dim(2) / HS - NH) / 2, HS};
+  const auto terms = static_cast<double>(s.HS);
+  const auto keys = static_cast<double>(s.T * (NH / s.NKV));  // or queries of a key
   const double size = largest(qkv);
   const double score = std::sqrt(terms) * size * size;  // at most
   // A score: its sum, and its place in an exponent, twice; then exp2, and sums over keys.
-  const double S = kRound * score * (terms + 8);
-  const double P = 2 * S + kRound * (keys + 16);
-  const double product = kRound * (terms + 8) * terms * size * largest(dout);
-  const Roundings cell = storing(dut().ctx.device ? qkv.dtype : Dtype::F32);
+  const double S = kCut * score * (terms + 8);
+  const double P = 2 * S + kCut * (keys + 16);
+  const double product = kCut * (terms + 8) * terms * size * largest(dout);
+  const Roundings cell = storing(ctx.device ? qkv.dtype : Dtype::F32);
   // A power of two below the normal numbers is 0 where tensor cores multiply (exp2_quick).
   const Roundings weight{P + cell.relative, std::max(cell.absolute, 0x1p-126)};
-  const Results errors{exact.zeros(Dtype::F64, want.out.shape),
-                       exact.filled(want.lse.shape, S + kRound * (keys + 16)),
-                       exact.zeros(Dtype::F64, want.dqkv.shape)};
-  const Results wide_got{wide(got.out), wide(got.lse), wide(got.dqkv)};
+  const Attended errors{exact.zeros(Dtype::F64, want.out.shape),
+                        exact.filled(want.lse.shape, S + kCut * (keys + 16)),
+                        exact.zeros(Dtype::F64, want.dqkv.shape)};
+  const Attended wide_got{wide(got.out), wide(got.lse), wide(got.dqkv)};
   const Tensor wide_qkv = wide(qkv), wide_dout = wide(dout);
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t h = 0; h < NH; ++h)
       add_errors({s, b, h}, errors, wide_got, wide_qkv, wide_dout, weight, product);
   for (int64_t i = 0; i < want.lse.size(); ++i)
-    set(errors.lse, i, at(errors.lse, i) + 2 * kRound * std::abs(at(want.lse, i)));
+    set(errors.lse, i, at(errors.lse, i) + 2 * kCut * std::abs(at(want.lse, i)));
   if (auto result = near("lse", got.lse, want.lse, errors.lse); !result) return result;
   if (auto result = near("out", got.out, want.out, errors.out); !result) return result;
   return near("dqkv", got.dqkv, want.dqkv, errors.dqkv);
 }
 
 TEST_F(Attention, AsRefInEveryDtype) {
-  // Around strips, tiles, blocks of 16 to 128 and chunks of keys; one to three heads; HS between
-  // engines' sizes and beside tiles.
-  for (const auto& [B, T, NH, HS] :
-       {Heads{1, 1, 1, 16},    Heads{2, 15, 3, 16},  Heads{1, 16, 2, 32},   Heads{1, 17, 1, 64},
-        Heads{2, 64, 2, 64},   Heads{1, 65, 1, 16},  Heads{1, 100, 1, 128}, Heads{1, 128, 1, 32},
-        Heads{1, 130, 1, 128}, Heads{1, 130, 2, 64}, Heads{2, 130, 3, 16},  Heads{1, 300, 1, 16},
-        Heads{1, 270, 1, 64},  Heads{2, 33, 2, 5},   Heads{1, 70, 1, 20},   Heads{1, 66, 1, 48},
-        Heads{1, 40, 1, 100},  Heads{1, 1, 1, 1},    Heads{2, 1, 1, 3},     Heads{3, 5, 3, 7},
-        Heads{2, 64, 4, 32},   Heads{1, 95, 2, 16},  Heads{1, 96, 1, 33},   Heads{2, 97, 3, 5},
-        Heads{1, 250, 1, 128}, Heads{1, 700, 1, 20}}) {
-    if (T > 300 && dut().ctx.device) continue;  // that takes a stand-in long
-    for (const Dtype dtype : kDtypes) {
-      const Tensor qkv = host.random(dtype, {B, T, 3 * NH * HS});
-      const Tensor dout = host.random(dtype, {B, T, NH * HS});
-      const Results got = run(qkv, dout, NH);
+  // T is around the sizes of strips, tiles, blocks (16 to 128) and chunks of keys. Heads are in
+  // groups or alone. HS is a size that an engine has, or between two of them.
+  for (const Heads& s :
+       {Heads{1, 1, 1, 1, 16}, {2, 15, 3, 3, 16},  {1, 16, 2, 2, 32},   {1, 17, 1, 1, 64},
+        {2, 64, 2, 2, 64},     {1, 65, 1, 1, 16},  {1, 100, 1, 1, 128}, {1, 128, 1, 1, 32},
+        {1, 130, 1, 1, 128},   {1, 130, 2, 2, 64}, {2, 130, 3, 3, 16},  {1, 300, 1, 1, 16},
+        {1, 270, 1, 1, 64},    {2, 33, 2, 2, 5},   {1, 70, 1, 1, 20},   {1, 66, 1, 1, 48},
+        {1, 40, 1, 1, 100},    {1, 1, 1, 1, 1},    {2, 1, 1, 1, 3},     {3, 5, 3, 3, 7},
+        {2, 64, 4, 4, 32},     {1, 95, 2, 2, 16},  {1, 96, 1, 1, 33},   {2, 97, 3, 3, 5},
+        {1, 250, 1, 1, 128},   {1, 700, 1, 1, 20}, {2, 70, 4, 2, 16},   {2, 70, 3, 1, 5},
+        {2, 70, 6, 2, 32},     {2, 70, 3, 1, 64}}) {
+    if (s.T > 300 && ctx.device) continue;  // that takes a stand-in long
+    for (const Dtype dtype : kReals) {
+      const Tensor qkv = host.random(dtype, s.qkv()), dout = host.random(dtype, s.out());
+      const Attended got = attend(ctx, s.NH, qkv, dout);
       EXPECT_TRUE(right(got, want(got, qkv, dout), qkv, dout))
-          << size_of(dtype) << " bytes, B " << B << " T " << T << " NH " << NH << " HS " << HS;
+          << size_of(dtype) << " bytes, B " << s.B << " T " << s.T << " NH " << s.NH << " of "
+          << s.NKV << " HS " << s.HS;
       dut().clear();
     }
   }
 }
 
-/// Scores of a row climb to 80 or fall from there, in steps that no single block of keys holds:
-/// without the largest, exp(80) would drown the sums, and without moving it, the rest would.
+/// Scores of a row rise to 80, or fall from 80, over several blocks of keys. If the maximum were
+/// not subtracted, exp(80) would be far larger than all other terms; and it must be updated on the
+/// way.
 TEST_F(Attention, ScoresThatRiseOrFallFromBlockToBlock) {
   const int64_t T = 200, HS = 16;
   for (const double last : {80.0, -80.0})
-    for (const Dtype dtype : kDtypes) {
+    for (const Dtype dtype : kReals) {
       const Tensor qkv = host.random(dtype, {1, T, 3 * HS});
       for (int64_t i = 0; i < qkv.size(); ++i) {
         const double place = static_cast<double>(i / (3 * HS)) / T;
@@ -205,21 +185,21 @@ TEST_F(Attention, ScoresThatRiseOrFallFromBlockToBlock) {
         if (part == 1) set(qkv, i, last / 16 * (2 * place - 1));
       }
       const Tensor dout = host.random(dtype, {1, T, HS});
-      const Results got = run(qkv, dout, 1);
-      const Results exactly = want(got, qkv, dout);
+      const Attended got = attend(ctx, 1, qkv, dout);
+      const Attended exactly = want(got, qkv, dout);
       EXPECT_GT(std::abs(at(exactly.lse, 0)), 70);
       EXPECT_TRUE(right(got, exactly, qkv, dout)) << size_of(dtype) << " bytes, to " << last;
     }
 }
 
-/// Negative controls: the bounds are too narrow for the wrong head, for one pair more or less, and
-/// for an element that was not written.
+/// Negative controls: the bounds refuse the wrong head, one pair more or less, and an element that
+/// was not written.
 TEST_F(Attention, WrongResultsAreSeen) {
   const int64_t T = 100, NH = 2, HS = 32;
-  for (const Dtype dtype : kDtypes) {
+  for (const Dtype dtype : kReals) {
     const Tensor qkv = host.random(dtype, {1, T, 3 * NH * HS});
     const Tensor dout = host.random(dtype, {1, T, NH * HS});
-    const Results got = run(qkv, dout, NH);
+    const Attended got = attend(ctx, NH, qkv, dout);
     ASSERT_TRUE(right(got, want(got, qkv, dout), qkv, dout));
 
     const Tensor swapped = host.empty(dtype, qkv.shape);
@@ -230,8 +210,8 @@ TEST_F(Attention, WrongResultsAreSeen) {
     EXPECT_FALSE(right(got, want(got, swapped, dout), qkv, dout));
 
     // The last token no longer sees token 50, which weighs about 1 in 100.
-    const Head head{{1, T, NH, HS}, 0, 1};
-    const Results blind = want(got, qkv, dout);
+    const Head head{{1, T, NH, NH, HS}, 0, 1};
+    const Attended blind = want(got, qkv, dout);
     double S = 0;
     for (int64_t d = 0; d < HS; ++d)
       S += at(qkv, head.qkv(T - 1, 0) + d) * at(qkv, head.qkv(50, 1) + d);
@@ -243,7 +223,7 @@ TEST_F(Attention, WrongResultsAreSeen) {
 
     for (const Tensor& x : {got.out, got.lse, got.dqkv}) {
       const double kept = at(x, x.size() - 1);
-      const Results exactly = want(got, qkv, dout);
+      const Attended exactly = want(got, qkv, dout);
       set(x, x.size() - 1, NAN);
       EXPECT_FALSE(right(got, exactly, qkv, dout));
       set(x, x.size() - 1, kept);
@@ -255,41 +235,52 @@ TEST_F(Attention, WrongResultsAreSeen) {
 /// nor on what lies beside a sequence or a head.
 TEST_F(Attention, AnyOrderOfThreadsAndAnyBatchGiveTheSameBits) {
   const int64_t T = 140, NH = 2, HS = 16;
-  for (const Dtype dtype : kDtypes) {
+  for (const Dtype dtype : kReals) {
     const Tensor qkv = host.random(dtype, {2, T, 3 * NH * HS});
     const Tensor dout = host.random(dtype, {2, T, NH * HS});
-    const Results once = run(qkv, dout, NH), again = run(qkv, dout, NH);
-    const Results second = run(qkv.slice(1, 1), dout.slice(1, 1), NH);
-    for (const auto result : {&Results::out, &Results::lse, &Results::dqkv}) {
+    const Attended once = attend(ctx, NH, qkv, dout), again = attend(ctx, NH, qkv, dout);
+    const Attended second = attend(ctx, NH, qkv.slice(1, 1), dout.slice(1, 1));
+    for (const auto result : {&Attended::out, &Attended::lse, &Attended::dqkv}) {
       EXPECT_TRUE(same_bits(again.*result, once.*result));
       EXPECT_TRUE(same_bits(second.*result, (once.*result).slice(1, 1)));
     }
   }
 }
 
-/// On the host as long as a sequence is one chunk of keys.
-TEST_F(Attention, ATokenDoesNotFeelHowManyFollow) {
-  const int64_t T = dut().ctx.device ? 200 : 127, HS = 32;
-  for (const Dtype dtype : kDtypes) {
-    const Tensor qkv = host.random(dtype, {1, T, 3 * HS});
-    const Tensor dout = host.random(dtype, {1, T, HS});
-    const Results whole = run(qkv, dout, 1);
-    const auto first = [](const Tensor& x, int64_t n) {
-      return x.view({x.dim(1), x.dim(2)}).first(n).view({1, n, x.dim(2)});
-    };
-    for (const int64_t n : {int64_t{1}, int64_t{31}, int64_t{64}, int64_t{96}, T - 1}) {
-      const Results part = run(first(qkv, n), first(dout, n), 1);
-      EXPECT_TRUE(same_bits(part.out, first(whole.out, n))) << n;
-      EXPECT_TRUE(same_bits(part.lse.view({n}), whole.lse.view({T}).first(n))) << n;
+TEST_F(Attention, ATokenDoesNotFeelWhatFollows) {
+  const int64_t T = ctx.device ? 200 : 300, HS = 20;
+  for (const Dtype dtype : kReals) {
+    const Tensor qkv = host.random(dtype, {1, T, 3 * HS}), dout = host.random(dtype, {1, T, HS});
+    const Attended whole = attend(ctx, 1, qkv, dout);
+    for (const int64_t n :
+         {int64_t{1}, int64_t{5}, int64_t{64}, int64_t{75}, int64_t{76}, int64_t{192}, T - 1}) {
+      const Tensor other = host.copy(qkv);
+      for (int64_t i = n * 3 * HS; i < other.size(); ++i) set(other, i, -at(qkv, i) / 2);
+      const Attended cut = attend(ctx, 1, other, dout);
+      const auto first = [n](const Tensor& x) { return x.view({x.dim(1), x.dim(2)}).first(n); };
+      EXPECT_TRUE(same_bits(first(cut.out), first(whole.out))) << n;
+      EXPECT_TRUE(same_bits(cut.lse.view({T}).first(n), whole.lse.view({T}).first(n))) << n;
       int64_t differ_q = 0, differ_k = 0;
-      for (int64_t i = 0; i < part.dqkv.size(); ++i) {
-        const bool differs = at(part.dqkv, i) != at(whole.dqkv, i);
+      for (int64_t i = 0; i < n * 3 * HS; ++i) {
+        const bool differs = at(cut.dqkv, i) != at(whole.dqkv, i);
         (i / HS % 3 == 0 ? differ_q : differ_k) += differs;
       }
       EXPECT_EQ(differ_q, 0) << n;
       EXPECT_GT(differ_k, 0) << n << ": negative control, keys do feel the queries that follow";
     }
   }
+}
+
+TEST_F(Attention, ANaNReachesTheQueriesThatSeeIt) {
+  const int64_t C = 16, T = 40;
+  for (const Dtype dtype : kReals)
+    for (const int64_t place : {0, 20, 39}) {
+      const Tensor qkv = host.random(dtype, {1, T, 3 * C}), y = out(dtype, {1, T, C});
+      set(qkv, place * 3 * C + C, NAN);  // a key
+      k.attention_forward(ctx, y, out(Dtype::F32, {1, 1, T}), up(qkv));
+      const Tensor got = down(y);
+      for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(at(got, t * C)), t >= place) << t;
+    }
 }
 
 }  // namespace

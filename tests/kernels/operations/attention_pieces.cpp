@@ -1,62 +1,32 @@
-// Attention in pieces, with groups of query heads, and at large scores, against `ref`: the same
-// numbers into the same operation.
+// Attention in pieces, and at large scores, against `ref`: the same numbers into the same
+// operation.
 #include <algorithm>
 
 #include "kernels/attention_rows.h"
-#include "tests/kernels/testing.h"
-#include "tests/kernels/under_test.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
-
-constexpr Dtype kDtypes[] = {Dtype::F32, Dtype::BF16, Dtype::F16};
 
 struct Heads {
   int64_t NH, NKV, HS;
 };
 
-/// Relative to the length of a whole tensor: rounded sums, and weights rounded to 16 bits.
+/// Relative to the length of a tensor. Sums are rounded; for 16 bits, weights are rounded, too.
 double tolerance(Dtype dtype) { return dtype == Dtype::F32 ? 2e-6 : 1e-2; }
 
-class AttentionPieces : public DeviceTest {
+class AttentionPieces : public VsRef {
  protected:
-  Sandbox host{ref_kernels()};
-  const Kernels& ref = host.kernels();
-  const Kernels& k = *dut().ctx.kernels;
+  static Tensor like(const Tensor& x) { return out(x.dtype, x.shape); }
 
-  /// As on the host, NaN until written.
-  static Tensor like(const Tensor& x) { return dut().empty(x.dtype, x.shape); }
-
-  static void expect_near(const char* what, const Tensor& got, const Tensor& want, double error) {
-    EXPECT_LT(relative_error(dut().download(got), want), error) << what;
+  static void expect_close(const char* what, const Tensor& got, const Tensor& want, double error) {
+    EXPECT_LT(relative_error(down(got), want), error) << what;
   }
 };
 
-TEST_F(AttentionPieces, GroupsOfHeadsAsRef) {
-  const int64_t B = 2, T = 70;
-  for (const auto& [NH, NKV, HS] :
-       {Heads{4, 2, 16}, Heads{3, 1, 5}, Heads{6, 2, 32}, Heads{3, 1, 64}})
-    for (const Dtype dtype : kDtypes) {
-      const Tensor qkv = host.random(dtype, {B, T, (NH + 2 * NKV) * HS}, -2, 2);
-      const Tensor dout = host.random(dtype, {B, T, NH * HS});
-      const Tensor out = host.empty(dtype, dout.shape), lse = host.empty({B, NH, T});
-      const Tensor dqkv = host.empty(dtype, qkv.shape);
-      ref.attention_forward(host.ctx(), out, lse, qkv);
-      ref.attention_backward(host.ctx(), dqkv, dout, qkv, out, lse);
-      const Tensor x = dut().upload(qkv), y = like(out), l = like(lse), dx = like(qkv);
-      k.attention_forward(dut().ctx, y, l, x);
-      k.attention_backward(dut().ctx, dx, dut().upload(dout), x, dut().upload(out),
-                           dut().upload(lse));
-      expect_near("out", y, out, tolerance(dtype));
-      expect_near("lse", l, lse, 2e-6);
-      expect_near("dqkv", dx, dqkv, tolerance(dtype));
-      dut().clear();
-    }
-}
-
 /// Queries of two ranks against keys before, among and behind them.
 TEST_F(AttentionPieces, PiecesAsRef) {
-  const int64_t T = 136, share = T / 2;  // chunks of 34 tokens: no multiple of anybody's tiles
+  const int64_t T = 136, share = T / 2;  // chunks of 34 tokens: no multiple of a tile of any table
   const auto pieces = [&](const Heads& s, Dtype dtype) {
     for (const std::array<int64_t, 2> queries : {std::array<int64_t, 2>{0, 102}, {34, 68}})
       for (const int64_t keys : {0, 34, 68, 102}) {
@@ -69,30 +39,29 @@ TEST_F(AttentionPieces, PiecesAsRef) {
         const Tensor dq = host.empty(q.shape), dkv = host.empty(kv.shape);
         ref.attention_piece_forward(host.ctx(), o, m, l, q, kv, place);
         ref.attention_piece_backward(host.ctx(), dq, dkv, dout, q, kv, out, lse, place);
-        const Tensor x = dut().upload(q), y = dut().upload(kv);
+        const Tensor x = up(q), y = up(kv);
         const Tensor got_o = like(o), got_m = like(m), got_l = like(l);
         const Tensor got_dq = like(dq), got_dkv = like(dkv);
-        k.attention_piece_forward(dut().ctx, got_o, got_m, got_l, x, y, place);
-        k.attention_piece_backward(dut().ctx, got_dq, got_dkv, dut().upload(dout), x, y,
-                                   dut().upload(out), dut().upload(lse), place);
+        k.attention_piece_forward(ctx, got_o, got_m, got_l, x, y, place);
+        k.attention_piece_backward(ctx, got_dq, got_dkv, up(dout), x, y, up(out), up(lse), place);
         SCOPED_TRACE(std::to_string(queries[0]) + ", " + std::to_string(keys));
         for (int64_t i = 0; i < m.size(); ++i)  // infinite where there is no key
-          EXPECT_TRUE(at(m, i) == at(dut().download(got_m), i) ||
-                      std::abs(at(m, i) - at(dut().download(got_m), i)) < 1e-5);
-        expect_near("l", got_l, l, 1e-5);
-        expect_near("o", got_o, o, tolerance(dtype));
-        expect_near("dq", got_dq, dq, tolerance(dtype));
-        expect_near("dkv", got_dkv, dkv, tolerance(dtype));
-        for (const Tensor& sum : {dut().download(got_o), dut().download(got_dq)})
+          EXPECT_TRUE(at(m, i) == at(down(got_m), i) ||
+                      std::abs(at(m, i) - at(down(got_m), i)) < 1e-5);
+        expect_close("l", got_l, l, 1e-5);
+        expect_close("o", got_o, o, tolerance(dtype));
+        expect_close("dq", got_dq, dq, tolerance(dtype));
+        expect_close("dkv", got_dkv, dkv, tolerance(dtype));
+        for (const Tensor& sum : {down(got_o), down(got_dq)})
           for (int64_t i = 0; i < sum.size(); ++i) {
             const int64_t row = i / (s.NH * s.HS) % share;
             if (queries[row < share / 2 ? 0 : 1] >= keys) continue;
-            EXPECT_TRUE(at(sum, i) == 0 && std::signbit(at(sum, i))) << i;
+            EXPECT_TRUE(is_minus_zero(at(sum, i))) << i;
           }
         dut().clear();
       }
   };
-  for (const Dtype dtype : kDtypes) pieces({4, 2, 16}, dtype);
+  for (const Dtype dtype : kReals) pieces({4, 2, 16}, dtype);
   pieces({2, 1, 64}, Dtype::BF16);
 }
 
@@ -112,38 +81,32 @@ TEST_F(AttentionPieces, MergedAndFinishedAsRef) {
   set(m, 5, -INFINITY);
   set(later_l, 6, 0);
   set(later_m, 6, -INFINITY);
-  const Tensor to_o = dut().upload(o), to_m = dut().upload(m), to_l = dut().upload(l);
-  k.attention_merge(dut().ctx, to_o, to_m, to_l, dut().upload(later_o), dut().upload(later_m),
-                    dut().upload(later_l));
+  const Tensor to_o = up(o), to_m = up(m), to_l = up(l);
+  k.attention_merge(ctx, to_o, to_m, to_l, up(later_o), up(later_m), up(later_l));
   ref.attention_merge(host.ctx(), o, m, l, later_o, later_m, later_l);
-  EXPECT_TRUE(same_bits(dut().download(to_m), m));
-  expect_near("l", to_l, l, 1e-6);
-  expect_near("o", to_o, o, 1e-6);
+  EXPECT_TRUE(same_bits(down(to_m), m));
+  expect_close("l", to_l, l, 1e-6);
+  expect_close("o", to_o, o, 1e-6);
   set(m, 4, 1);
   set(l, 4, 1);
   const Tensor out = host.empty(o.shape), lse = host.empty(m.shape);
   const Tensor y = like(out), to_lse = like(lse);
   ref.attention_finish(host.ctx(), out, lse, o, m, l);
-  k.attention_finish(dut().ctx, y, to_lse, dut().upload(o), dut().upload(m), dut().upload(l));
-  expect_near("out", y, out, 1e-6);
-  expect_near("lse", to_lse, lse, 1e-6);
+  k.attention_finish(ctx, y, to_lse, up(o), up(m), up(l));
+  expect_close("out", y, out, 1e-6);
+  expect_close("lse", to_lse, lse, 1e-6);
 }
 
 TEST_F(AttentionPieces, ColumnsAsRef) {
-  for (const Dtype to : kDtypes)
-    for (const Dtype from : kDtypes) {
+  for (const Dtype to : kReals)
+    for (const Dtype from : kReals) {
       const Tensor x = host.random(from, {3, 2, 11}), y = host.random(to, {3, 2, 9});
-      const Tensor got = dut().upload(y);
+      const Tensor got = up(y);
       ref.copy_columns(host.ctx(), y, 1, x, 4, 7);
-      k.copy_columns(dut().ctx, got, 1, dut().upload(x), 4, 7);
-      EXPECT_TRUE(same_bits(dut().download(got), y));
+      k.copy_columns(ctx, got, 1, up(x), 4, 7);
+      EXPECT_TRUE(same_bits(down(got), y));
     }
 }
-
-/// out (1,T,HS), lse (1,1,T), dqkv (1,T,3*HS)
-struct Results {
-  Tensor out, lse, dqkv;
-};
 
 /// Scores as large as 1e9, as a bad step leaves them: neighbors of a float that large are 64 apart.
 /// All tables must agree on what is left of the softmax there.
@@ -169,8 +132,8 @@ struct LargeScores {
   }
 };
 
-/// got is as want: within what exp, log and sums may round, and what storing does.
-void expect_agreement(const Results& got, const Results& want, const LargeScores& x) {
+/// `got` is near `want`: exp, log and sums may round, and so may storing.
+void expect_agreement(const Attended& got, const Attended& want, const LargeScores& x) {
   constexpr int64_t HS = LargeScores::kHS;
   const bool narrow = is_narrow(x.qkv.dtype);
   const double unit = narrow ? 0x1p-7 : 1e-4;
@@ -196,18 +159,10 @@ void expect_agreement(const Results& got, const Results& want, const LargeScores
 
 TEST_F(AttentionPieces, TablesAgreeOnLargeScores) {
   for (int exponent = 0; exponent <= LargeScores::kLargest; exponent += 2)
-    for (const Dtype dtype : kDtypes) {
+    for (const Dtype dtype : kReals) {
       const LargeScores x(host, dtype, exponent);
-      const Results want{host.empty(dtype, x.dout.shape), host.empty({1, 1, LargeScores::kTokens}),
-                         host.empty(dtype, x.qkv.shape)};
-      ref.attention_forward(host.ctx(), want.out, want.lse, x.qkv);
-      ref.attention_backward(host.ctx(), want.dqkv, x.dout, x.qkv, want.out, want.lse);
-      const Tensor qkv = dut().upload(x.qkv), dqkv = like(qkv);
-      const Tensor out = like(want.out), lse = like(want.lse);
-      k.attention_forward(dut().ctx, out, lse, qkv);
-      k.attention_backward(dut().ctx, dqkv, dut().upload(x.dout), qkv, out, lse);
       SCOPED_TRACE(exponent);
-      expect_agreement({dut().download(out), dut().download(lse), dut().download(dqkv)}, want, x);
+      expect_agreement(attend(ctx, 1, x.qkv, x.dout), ref_attends(1, x.qkv, x.dout), x);
       dut().clear();
     }
 }

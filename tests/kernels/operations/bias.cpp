@@ -1,4 +1,7 @@
-// The gradient of a bias, and that its order of sums is the tree's of kernels/tree.h.
+// The gradient of a bias. Its order of sums is that of kernels/token_leaves.h, as for a norm.
+#include <array>
+
+#include "kernels/token_leaves.h"
 #include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
@@ -43,20 +46,45 @@ TEST_F(Bias, TwoHalvesOfABatchGiveTheSameBits) {
   }
 }
 
-TEST_F(Bias, TheChunksOfASequenceGiveTheSameBits) {
-  const int64_t T = 76, N = 24;
-  const Tensor dout = host.random({1, T, N}), zero = host.filled({N}, 0);
-  const Tensor tokens = dout.view({T, N}), sums = up(host.random({1, kTokenChunks, N}));
-  Ctx alone = ctx;
-  alone.token_chunks = 1;
-  for (int64_t c = 0; c < kTokenChunks; ++c) {
-    const Range t = leaf(c, kTokenChunks, T);
-    k.bias_backward(alone, sums.view({kTokenChunks, N}).slice(c, 1).view({N}),
-                    up(tokens.slice(t.begin, t.size()).view({1, t.size(), N})), Into::Write);
-  }
-  const Tensor joined = up(zero);
-  k.bias_backward(ctx, joined, sums, Into::Write);
-  EXPECT_TRUE(same_bits(down(joined), down(bias_backward(dout, zero, Into::Write))));
+// Sequence parallelism: a rank's tokens are neighbors. It sums each of its chunks by itself, and
+// the sums of all chunks are joined as if they were tokens.
+TEST_F(Bias, SumsOfChunksAreJoinedByAnybody) {
+  const int64_t N = 24;
+  for (const Dtype dtype : kReals)
+    for (const int64_t T : {8, 24, 76, 1000}) {
+      const Tensor dout = spread(host.random(dtype, {T, N})), inp = host.random(dtype, {T, N});
+      const Tensor mean = host.random({T}), rstd = host.random({T}, 0.5, 2);
+      // The gradients of a bias, and of the weight and the bias of a norm, over tokens `t`.
+      const auto sum = [&](int chunks, const Range& t, const std::array<Tensor, 3>& sums) {
+        Ctx own = ctx;
+        own.token_chunks = chunks;
+        const auto tokens = [&](const Tensor& x) { return up(x.slice(t.begin, t.size())); };
+        const Shape rows{1, t.size(), N}, row{1, t.size()};
+        const Tensor d = tokens(dout).view(rows);
+        k.bias_backward(own, sums[0], d, Into::Write);
+        k.norm_backward_weight(own, sums[1], sums[2], d, tokens(inp).view(rows),
+                               tokens(mean).view(row), tokens(rstd).view(row), Into::Write);
+      };
+      const auto vector = [&] { return out(Dtype::F32, {N}); };
+      const std::array<Tensor, 3> whole{vector(), vector(), vector()};
+      sum(kTokenChunks, {0, T}, whole);
+      for (const bool broken : {false, true}) {
+        if (broken && T < 64) continue;  // too few terms
+        std::array<Tensor, 3> chunks;
+        for (Tensor& x : chunks) x = out(Dtype::F32, {kTokenChunks, N});
+        for (int64_t c = 0; c < kTokenChunks; ++c) {
+          const auto row = [&](const Tensor& x) { return x.slice(c, 1).view({N}); };
+          sum(1, leaf(broken ? (c + 1) % kTokenChunks : c, kTokenChunks, T),
+              {row(chunks[0]), row(chunks[1]), row(chunks[2])});
+        }
+        for (size_t i = 0; i < chunks.size(); ++i) {
+          const Tensor joined = vector();
+          k.bias_backward(ctx, joined, chunks[i].view({1, kTokenChunks, N}), Into::Write);
+          EXPECT_EQ(bool(same_bits(down(joined), down(whole[i]))), !broken) << T << " sum " << i;
+        }
+      }
+      dut().clear();
+    }
 }
 
 TEST_F(Bias, OfNoSequenceIsZero) {

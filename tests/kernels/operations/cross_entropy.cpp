@@ -13,20 +13,22 @@ class CrossEntropy : public VsRef {
     return down(losses);
   }
 
-  /// Against `l` and `d`, those of ref, for logits between -5 and 5 and sums of at most V terms.
+  /// The relative error of a sum of exponentials, for logits between -5 and 5. x - m is at most 10
+  /// and rounded twice, as is each of the at most 2 + 10 rescalings of a sum: twenty roundings for
+  /// an exponential and four for exp2_quick, a factor of at most 2 for the others.
+  static double unit(int64_t V) { return kRound * (interleaved_roundings(V, 16) + 2 * 24 + 12); }
+
+  /// Against `l` and `d`, those of ref. Where a rank has part of the vocabulary, d has its columns.
   static void expect_loss(const Tensor& losses, const Tensor& dlogits, const Tensor& l,
                           const Tensor& d, const Tensor& targets) {
     const int64_t V = d.dim(2);
     const auto T = static_cast<double>(d.dim(1));
-    // x - m is at most 10 and rounded twice, as is each of the at most 2 + 10 rescalings of a
-    // sum: twenty roundings for an exponential and four for exp2_quick, a factor of at most 2 for
-    // the others.
-    const double unit = kRound * (interleaved_roundings(V, 16) + 2 * 24 + 12);
-    expect_near("losses", losses, l, [&](int64_t b) { return T * unit + kRound * T * at(l, b); });
+    const double error = unit(V);
+    expect_near("losses", losses, l, [&](int64_t b) { return T * error + kRound * T * at(l, b); });
     expect_near("dlogits", dlogits, d, [&](int64_t i) {
       const bool target = targets.data<int32_t>()[i / V] == i % V;
       const double p = at(d, i) / kScale + (target ? 1 : 0);
-      return kScale * (2 * unit * p + (target ? 2 * kRound : 0));
+      return kScale * (2 * error * p + (target ? 2 * kRound : 0));
     });
   }
 
@@ -80,47 +82,10 @@ TEST_F(CrossEntropy, LargeLogitsDoNotOverflow) {
   EXPECT_EQ(at(losses_of(logits, targets, 8), 0), 0);
 }
 
-/// A rank's columns of the logits, and what it computes, on the device.
-struct Part {
-  int64_t vocab;
-  Tensor logits, targets, max, sum, target;
-};
+using Softmax = CrossEntropy;
 
-class Softmax : public CrossEntropy {
- protected:
-  /// Columns [rank V, (rank + 1) V) of logits.
-  Part part_of(const Tensor& logits, const Tensor& targets, int64_t vocab, int64_t rank,
-               int64_t V) {
-    const int64_t B = logits.dim(0), T = logits.dim(1), begin = rank * V;
-    const Tensor own = host.empty(logits.dtype, {B, T, V}), columns = host.copy(targets);
-    for (int64_t i = 0; i < own.size(); ++i)
-      set(own, i, at(logits, i / V * logits.dim(2) + begin + i % V));
-    for (int64_t i = 0; i < columns.size(); ++i) {
-      int32_t& target = columns.data<int32_t>()[i];
-      const bool here = target >= begin && target < begin + V;
-      if (target != kIgnore) target = here ? target - static_cast<int32_t>(begin) : kElsewhere;
-    }
-    return {.vocab = std::clamp<int64_t>(vocab - begin, 0, V),
-            .logits = up(own),
-            .targets = share(columns),
-            .max = out(Dtype::F32, {B, T}),
-            .sum = out(Dtype::F32, {B, T}),
-            .target = out(Dtype::F32, {B, T})};
-  }
-
-  /// Every part's `member` becomes what `join` makes of all.
-  void exchange(std::vector<Part>& parts, Tensor Part::*member, double start,
-                const std::function<double(double, double)>& join) {
-    const Tensor all = host.filled((parts[0].*member).shape, start);
-    for (const Part& part : parts) {
-      const Tensor own = down(part.*member);
-      for (int64_t i = 0; i < all.size(); ++i) set(all, i, join(at(all, i), at(own, i)));
-    }
-    for (Part& part : parts) part.*member = up(all);
-  }
-};
-
-TEST_F(Softmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
+/// Each of the three steps gets what `ref` computes in the steps before, over all ranks.
+TEST_F(Softmax, StepsOfAVocabularyCutOverRanks) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, V] : {Batch{3, 5, 8}, {2, 9, 40}, {4, 3, 264}, {1, 2, 4096}})
       for (const int64_t ranks : {1, 2, 4}) {
@@ -129,26 +94,30 @@ TEST_F(Softmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
         const Tensor targets = host.tokens({B, T}, vocab);
         targets.data<int32_t>()[0] = kIgnore;
         const Tensor l = exact.empty({B}), d = exact.empty(logits.shape);
+        const Tensor m = host.empty({B, T}), s = host.empty({B, T}), x = host.empty({B, T});
         ref.cross_entropy(exact.ctx(), l, d, wide(logits), targets, vocab, kScale);
-        std::vector<Part> parts;
-        for (int64_t r = 0; r < ranks; ++r)
-          parts.push_back(part_of(logits, targets, vocab, r, own));
-        for (const Part& p : parts) k.softmax_max(ctx, p.max, p.logits, p.vocab);
-        exchange(parts, &Part::max, -INFINITY, [](double a, double b) { return std::max(a, b); });
-        for (const Part& p : parts)
-          k.softmax_sum(ctx, p.sum, p.target, p.logits, p.max, p.targets, p.vocab);
-        exchange(parts, &Part::sum, 0, std::plus<>());
-        exchange(parts, &Part::target, 0, std::plus<>());
-        const Tensor dlogits = host.empty(dtype, logits.shape), losses = out(Dtype::F32, {B});
-        for (int64_t r = 0; r < ranks; ++r) {
-          const Part& p = parts[static_cast<size_t>(r)];
-          k.softmax_loss(ctx, losses, p.logits, p.logits, p.max, p.sum, p.target, p.targets,
-                         p.vocab, kScale);
-          const Tensor gradient = down(p.logits);
-          for (int64_t i = 0; i < gradient.size(); ++i)
-            set(dlogits, i / own * V + r * own + i % own, at(gradient, i));
+        ref.softmax_max(host.ctx(), m, logits, vocab);
+        ref.softmax_sum(host.ctx(), s, x, logits, m, targets, vocab);
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          const VocabularyPart p = part_of(host, logits, targets, vocab, rank * own, own);
+          const VocabularyPart of_d = part_of(exact, d, targets, vocab, rank * own, own);
+          const Tensor inp = up(p.logits), to = share(p.targets);
+          const Tensor max = out(Dtype::F32, {B, T}), max_want = host.empty({B, T});
+          k.softmax_max(ctx, max, inp, p.vocab);
+          ref.softmax_max(host.ctx(), max_want, p.logits, p.vocab);
+          EXPECT_TRUE(same_bits(down(max), max_want));
+          const Tensor sum = out(Dtype::F32, {B, T}), target = out(Dtype::F32, {B, T});
+          const Tensor sum_want = exact.empty({B, T}), target_want = exact.empty({B, T});
+          k.softmax_sum(ctx, sum, target, inp, up(m), to, p.vocab);
+          ref.softmax_sum(exact.ctx(), sum_want, target_want, wide(p.logits), wide(m), p.targets,
+                          p.vocab);
+          expect_near("sum", sum, sum_want,
+                      [&, V = V](int64_t i) { return unit(V) * at(sum_want, i); });
+          expect_near("target", target, target_want, [](int64_t) { return 0; });
+          const Tensor losses = out(Dtype::F32, {B});
+          k.softmax_loss(ctx, losses, inp, inp, up(m), up(s), up(x), to, p.vocab, kScale);
+          expect_loss(losses, inp, l, of_d.logits, p.targets);
         }
-        expect_loss(losses, up(dlogits), l, d, targets);
       }
 }
 

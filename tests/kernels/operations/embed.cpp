@@ -61,7 +61,7 @@ TEST_F(Embed, Backward) {
       }
 }
 
-/// Of more tokens than a block sorts, so that runs are merged; one token has most of them.
+/// There are more places than a block sorts, so runs are merged. One token has most places.
 TEST_F(Embed, BackwardOfManyTokens) {
   const int64_t B = 3, T = 3000, C = 4, V = 300;
   const Tensor dout = host.random({B, T, C}), tokens = some_tokens(B, T, V);

@@ -7,9 +7,11 @@ namespace {
 struct Batch {
   int64_t B, T, C;
 };
-// The last three in accesses of 16 bytes, for 16-bit formats, too.
-constexpr Batch kBatches[] = {{1, 1, 1},  {3, 5, 7},    {2, 9, 17},    {5, 1, 33},   {300, 1, 9},
-                              {2, 9, 64}, {2, 20, 136}, {1, 12, 1032}, {12, 64, 128}};
+// From C = 64 on in accesses of 16 bytes, for 16-bit formats, too. The last rows are too long for
+// registers.
+constexpr Batch kBatches[] = {{1, 1, 1},     {3, 5, 7},    {2, 9, 17},   {5, 1, 33},
+                              {300, 1, 9},   {2, 9, 64},   {2, 20, 136}, {1, 12, 1032},
+                              {12, 64, 128}, {1, 2, 13000}};
 
 /// Layer norm, the same without bias, RMSNorm.
 struct Form {
@@ -106,35 +108,6 @@ INSTANTIATE_TEST_SUITE_P(Forms, Norm,
 
 using LayerNorm = VsRef;
 
-TEST_F(LayerNorm, TheChunksOfASequenceGiveTheSameBits) {
-  const int64_t T = 76, C = 24;
-  const Tensor dout = host.random({T, C}), inp = host.random({T, C});
-  const Tensor mean = host.random({T}), rstd = host.random({T}, 0.5, 2);
-  const auto sum = [&](const Ctx& own, const Tensor& dw, const Tensor& db, int64_t t, int64_t n) {
-    k.norm_backward_weight(own, dw, db, up(dout.slice(t, n).view({1, n, C})),
-                           up(inp.slice(t, n).view({1, n, C})), up(mean.slice(t, n).view({1, n})),
-                           up(rstd.slice(t, n).view({1, n})), Into::Write);
-  };
-  const Tensor dw = out(Dtype::F32, {C}), db = out(Dtype::F32, {C});
-  sum(ctx, dw, db, 0, T);
-  const Tensor dws = out(Dtype::F32, {1, kTokenChunks, C}),
-               dbs = out(Dtype::F32, {1, kTokenChunks, C});
-  Ctx alone = ctx;
-  alone.token_chunks = 1;
-  const auto row = [&](const Tensor& x, int64_t c) {
-    return x.view({kTokenChunks, C}).slice(c, 1).view({C});
-  };
-  for (int64_t c = 0; c < kTokenChunks; ++c) {
-    const Range t = leaf(c, kTokenChunks, T);
-    sum(alone, row(dws, c), row(dbs, c), t.begin, t.size());
-  }
-  const Tensor dw_joined = out(Dtype::F32, {C}), db_joined = out(Dtype::F32, {C});
-  k.bias_backward(ctx, dw_joined, dws, Into::Write);
-  k.bias_backward(ctx, db_joined, dbs, Into::Write);
-  EXPECT_TRUE(same_bits(down(dw_joined), down(dw)));
-  EXPECT_TRUE(same_bits(down(db_joined), down(db)));
-}
-
 TEST_F(LayerNorm, NaNReachesItsRowAndNoOther) {
   const Tensor inp = host.random({1, 3, 64});
   set(inp, 64 + 40, NAN);
@@ -142,17 +115,6 @@ TEST_F(LayerNorm, NaNReachesItsRowAndNoOther) {
   k.norm_forward(ctx, got, out(Dtype::F32, {1, 3}), out(Dtype::F32, {1, 3}), up(inp), w, w);
   const Tensor y = down(got);
   for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(at(y, i)), i / 64 == 1) << i;
-}
-
-TEST_F(LayerNorm, RowsTooLongForRegisters) {
-  const int64_t C = 13000;
-  const Tensor inp = host.random({1, 2, C}), w = host.filled({C}, 1), b = host.filled({C}, 0);
-  const Tensor y = exact.empty(inp.shape), m = exact.empty({1, 2}), r = exact.empty({1, 2});
-  const Tensor got = out(Dtype::F32, inp.shape), mean = out(Dtype::F32, {1, 2});
-  k.norm_forward(ctx, got, mean, out(Dtype::F32, {1, 2}), up(inp), up(w), up(b));
-  ref.norm_forward(exact.ctx(), y, m, r, wide(inp), wide(w), wide(b));
-  expect_near("mean", mean, m, [&](int64_t) { return kRound * interleaved_roundings(C, 16); });
-  expect_near("out", got, y, [&](int64_t) { return 8 * kRound * interleaved_roundings(C, 16); });
 }
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace {
 
 class SquaredNorm : public VsRef {
  protected:
-  /// Added to `times` times. Where the order in a leaf is another, few bits of each number make its
-  /// sum exact in any order.
+  /// Adds the norm `times` times. Where the order in a leaf differs from that of `ref`, each number
+  /// gets so few bits that the sum is exact in any order.
   void expect_limbs_of_ref(const Tensor& x, int times = 1) {
     for (int64_t i = 0; near_ref && i < x.size(); ++i) {
       if (!std::isfinite(at(x, i)) || at(x, i) == 0) continue;

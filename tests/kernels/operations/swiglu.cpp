@@ -27,8 +27,8 @@ TEST_F(Swiglu, BothDirections) {
         const double up = i % 2 ? std::abs(x) : std::abs(at(inp, i + 1)) * (1 + std::abs(x));
         return 12 * kRound * std::abs(at(dout, i / 2)) * s * up + kTiny;
       });
-      // Negative control: gates and what they let through in each other's place. Where both are
-      // large, silu is nearly the identity: one pair may not tell.
+      // Negative control: gates and values change places. Where both are large, silu is nearly the
+      // identity, so a single pair may not show it.
       if (n == 1) continue;
       const Tensor swapped = host.copy(inp);
       for (int64_t i = 0; i < 2 * n; ++i) set(swapped, i, at(inp, i ^ 1));
@@ -55,18 +55,6 @@ TEST_F(Swiglu, FarOutAndNaN) {
   set(inp, 1, NAN);  // what a gate lets through
   k.swiglu_forward(ctx, got, up(inp));
   EXPECT_TRUE(std::isnan(at(down(got), 0)));
-}
-
-TEST_F(Swiglu, AGateDoesNotDependOnItsPosition) {
-  const int64_t n = 1003;
-  for (const Dtype dtype : kReals) {
-    const Tensor inp = up(host.random(dtype, {2 * n}, -6, 6)), dout = up(host.random(dtype, {n}));
-    const Tensor whole = out(dtype, {2 * n}), part = out(dtype, {2 * (n - 3)});
-    k.swiglu_backward(ctx, whole, dout, inp);
-    // No longer aligned to 16 bytes.
-    k.swiglu_backward(ctx, part, dout.slice(3, n - 3), inp.slice(6, 2 * (n - 3)));
-    EXPECT_TRUE(same_bits(down(part), down(whole).slice(6, 2 * (n - 3))));
-  }
 }
 
 }  // namespace

@@ -38,12 +38,17 @@ inline double interleaved_roundings(int64_t n, int64_t ways) {
                              4);
 }
 
+/// What attention computes: out (B,T,NH*HS); lse (B,NH,T); dqkv (B,T,(NH+2*NKV)*HS)
+struct Attended {
+  Tensor out, lse, dqkv;
+};
+
 class VsRef : public DeviceTest {
  protected:
   Ctx& ctx = dut().ctx;
   const Kernels& k = *ctx.kernels;
-  /// `cpu` fuses products with sums and orders the sums of a norm's leaves as its vectors have
-  /// them: where others have the bits of `ref`, it is near.
+  /// Where other tables have the bits of `ref`, `cpu` is only near: it fuses products with sums,
+  /// and its vectors set the order of the sums in a norm's leaves.
   const bool near_ref = std::string(k.name) == "cpu";
   Sandbox host{ref_kernels()};
   Sandbox exact{ref_kernels(), Dtype::F64};
@@ -68,6 +73,22 @@ class VsRef : public DeviceTest {
   static Tensor down(const Tensor& x) { return dut().download(x); }
   /// On the device, NaN until written.
   static Tensor out(Dtype dtype, Shape shape) { return dut().empty(dtype, shape); }
+
+  /// Attention of the table, forward and backward, with `ctx`; and that of `ref` in the same dtype.
+  static Attended attend(const Ctx& ctx, int64_t NH, const Tensor& qkv, const Tensor& dout) {
+    const Tensor x = up(qkv), y = out(dout.dtype, dout.shape), dx = out(qkv.dtype, qkv.shape);
+    const Tensor lse = out(Dtype::F32, {dout.dim(0), NH, dout.dim(1)});
+    ctx.kernels->attention_forward(ctx, y, lse, x);
+    ctx.kernels->attention_backward(ctx, dx, up(dout), x, y, lse);
+    return {down(y), down(lse), down(dx)};
+  }
+  Attended ref_attends(int64_t NH, const Tensor& qkv, const Tensor& dout) {
+    const Attended x{host.empty(dout.dtype, dout.shape), host.empty({dout.dim(0), NH, dout.dim(1)}),
+                     host.empty(qkv.dtype, qkv.shape)};
+    ref.attention_forward(host.ctx(), x.out, x.lse, qkv);
+    ref.attention_backward(host.ctx(), x.dqkv, dout, qkv, x.out, x.lse);
+    return x;
+  }
 
   /// |got - want| <= bound(i), in FP32, and one rounding to the dtype of `got`, a tensor of the
   /// device. A NaN fails.
