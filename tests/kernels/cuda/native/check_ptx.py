@@ -1,7 +1,10 @@
 """What must not stand in PTX, the assembly of kernels: only nvcc makes it, so no stand-in shows it.
 
-    check_ptx.py FILE...              the kernels: prints what is wrong; exit status 1 if anything is
-    check_ptx.py --planted FILE...    a kernel whose name begins with `bad_` has one fault, others none
+    check_ptx.py LIBRARY              the kernels: prints what is wrong; exit status 1 if anything is
+    check_ptx.py --planted LIBRARY    a kernel whose name begins with `bad_` has one fault, others none
+
+nvcc puts PTX beside the code of a GPU if an architecture is named without `-real`; with `--no-compress`
+it is text.
 
 Two faults are known.
 - `trap`: device code that refers to memory of the host, such as a static constexpr member that is
@@ -12,7 +15,9 @@ Two faults are known.
 
 import re
 import sys
+from pathlib import Path
 
+PTX = re.compile(rb"\.version \d+\.\d+\n[^\0]+")
 FUNCTION = re.compile(r"^\s*(?:\.\w+ )*\.(?:entry|func)\b.*?(\w+)\s*\($")
 COMPARED = re.compile(r"setp\.\w+(?:\.\w+)*\.f(?:32|64)\s+(%p\d+)")
 CHOSEN = re.compile(r"selp\.f32\s+%f\d+, (0f\w+), (0f\w+), (%p\d+)")
@@ -38,10 +43,9 @@ def faults(lines):
 def main():
     planted = sys.argv[1:2] == ["--planted"]
     found = {}
-    for file in sys.argv[1 + planted :]:
-        with open(file, encoding="utf-8") as text:
-            for name, fault in faults(text):
-                found.setdefault(name, set()).add(fault)
+    for text in PTX.findall(Path(sys.argv[1 + planted]).read_bytes()):
+        for name, fault in faults(text.decode().splitlines()):
+            found.setdefault(name, set()).add(fault)
     wrong = not found
     for name, its in sorted(found.items()):
         its.discard("")
