@@ -21,9 +21,9 @@
 #             documentation site, in which each link must lead somewhere
 #   labs      every mutant of each lab fails at its own gate; submissions that cheat get no more of a
 #             packed autograder than they deserve
-#   left_out  what the CI leaves out: all of debug; of cpu equal runs of `tiny` and of meshes on `ref`,
-#             and LLaMA on `ref` beside PyTorch's numbers; and, where there is a toolkit, code for all
-#             kinds of GPUs
+#   left_out  what the CI leaves out: all of debug and tsan; of cpu equal runs of `tiny`, meshes on
+#             `ref`, LLaMA on `ref` beside PyTorch's numbers, and the longest emulated products; and,
+#             where there is a toolkit, code for all kinds of GPUs
 #   types     no type has two definitions: all chapters, optimized at link time, with -Wodr
 #   machines  scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #   pack      scripts/gpu_check.sh --pack, then --run in a tree of Debian without a network, which has

@@ -10,9 +10,9 @@
 #                                 are left to --all
 #   scripts/test.sh --all         the tests of cpu and cuda-on-cpu, in one build; debug (ASan, UBSan),
 #                                 tsan (ThreadSanitizer), and cuda where there is a toolkit. Of debug
-#                                 only chapters that have the code of others, too, no CUDA kernels
-#                                 and no tests of memory; of cuda only code for one kind of GPU. The
-#                                 rest is for nightly.sh
+#                                 only chapters that have the code of others, too, and no tests of
+#                                 memory; no CUDA kernels in debug and tsan; of cuda only code for
+#                                 one kind of GPU. The rest is for nightly.sh
 #   scripts/test.sh cpu debug     these presets, of all chapters
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -27,6 +27,7 @@ elif [[ $* == --all ]]; then
   flags[cpu]=-DLADDER_CUDA_ON_CPU=ON
   flags[debug]='-DLADDER_CUDA_ON_CPU=OFF -DLADDER_ONLY_TESTS=unit;grad;threads'
   flags[debug]+=' -DLADDER_ONLY_CHAPTERS=^(0[17]|1[0238]|2[02579]|30)'
+  flags[tsan]=-DLADDER_CUDA_ON_CPU=OFF
   flags[cuda]=-DCMAKE_CUDA_ARCHITECTURES=90
   # cmake/cuda.cmake looks for nvcc in the same places.
   for nvcc in nvcc "${CUDA_PATH-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
