@@ -29,6 +29,10 @@ LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]*)(#(?
 # A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
 ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
 
+# In code Doxygen takes a "'" like this for the end of a quotation that "`" began. And it looks for the
+# other of two '"', even behind the code.
+QUOTE = re.compile(r"'(?!\w)")
+
 
 def formulas(text):
     text = DISPLAY.sub(r"\\f[\1\\f]", text)
@@ -88,6 +92,8 @@ def markdown(text, page):
             pieces[i] = formulas(links(QUOTED_LIST.sub("", piece), page))
         elif math := MATH_BLOCK.fullmatch(piece):
             pieces[i] = rf"\f[{math[1]}\f]"
+        elif "\n" not in piece:
+            pieces[i] = QUOTE.sub("’", piece if piece.count('"') % 2 == 0 else piece.replace('"', "”"))
     return "".join(pieces)
 
 

@@ -52,8 +52,8 @@ class Components {
 
 /// The survivor of each document's component: the one of its documents that comes first. The order
 /// must not depend on where documents stand in the input.
-/// @param is_there(i) whether document i can survive: no rule has removed it
-/// @param comes_first(a, b) the order
+/// @param is_there whether a document can survive: no rule has removed it
+/// @param comes_first the order: whether the first of two documents comes before the second
 template <class IsThere, class ComesFirst>
 std::vector<uint64_t> survivors(Components& components, size_t size, IsThere&& is_there,
                                 ComesFirst&& comes_first) {

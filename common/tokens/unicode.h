@@ -8,7 +8,8 @@
 
 namespace ladder {
 
-/// The classes \p{L}, \p{N} and \s, and Other for the rest. A character has one class.
+/// The classes that regular expressions call `\p{L}`, `\p{N}` and `\s`, and Other for the rest. A
+/// character has one class.
 enum class CharClass : uint8_t { Other, Letter, Number, Space, End };
 
 /// A character of a text. A byte that is not valid UTF-8 is a character of class Other. After the

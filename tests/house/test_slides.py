@@ -84,6 +84,7 @@ MARKDOWN = [
     ("$$a\n= b$$", "\\f[a\n= b\\f]"),
     # Code is left alone, and prose after it is prose.
     *((text, text) for text in ["`$a$ [b](c)`", "1. x\n\n   ```sh\n   $a-$b\n   ```\n", r"\$3 and \$4", "```sh\n## no heading\n```\n"]),
+    ("`\"a` `\"b\"` `-L 'c'`", "`”a` `\"b\"` `-L 'c’`"),
     ("```math\nx\n```\n$a$\n```sh\n$b\n```\n$c$", "\\f[x\\f]\n\\f$a\\f$\n```sh\n$b\n```\n\\f$c\\f$"),
     ("[t](../../kernels/tree.h)", '\\ref kernels/tree.h "t"'),
     ("[t](../02_adamw/README.md)", "[t](chapters/02_adamw/README.md)"),
