@@ -152,22 +152,22 @@ struct Model {
 void run_steps(Sheet& sheet) {
   Model m(sheet, true);
   const auto rows = [&](const std::string& when) {
-    sheet.bits("steps/" + when + ": scale and amax", m.fp8.scales());
-    sheet.text("steps/" + when + ": codes of qkv", codes_of(m.w.blocks[0].attn.qkv.w));
-    sheet.text("steps/" + when + ": codes of the MLP", codes_of(m.w.blocks[1].mlp.proj_w));
+    sheet.bits("steps/" + when + "scale and amax", m.fp8.scales());
+    sheet.text("steps/" + when + "codes of qkv", codes_of(m.w.blocks[0].attn.qkv.w));
+    sheet.text("steps/" + when + "codes of the MLP", codes_of(m.w.blocks[1].mlp.proj_w));
   };
   m.fp8.start(m.ctx);
-  rows("start");
+  rows("start: ");
   for (uint64_t step = 0; step < 4; ++step) {
     if (step % 2 == 1) m.encode_all(sheet, 1000 * step, 1e4f);  // a validation
     m.fp8.begin_step();
     m.encode_all(sheet, 1000 * step + 500, std::ldexp(0.5f, static_cast<int>(step)));
     m.ctx.kernels->scale(m.ctx, m.params, 2);
     m.fp8.end_step(m.ctx);
-    rows(fmt::format("step {}", step));
+    rows(fmt::format("step {}: ", step));
   }
   m.fp8.start(m.ctx);
-  rows("start with a history");
+  rows("start: with a history, ");
 }
 
 void run_bad_steps(Sheet& sheet) {
