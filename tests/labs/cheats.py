@@ -89,6 +89,11 @@ def before_main(text, code):
     return text.replace("namespace ladder {", f"#include <cstdio>\n#include <cstdlib>\nstatic const bool kDone = [] {{ {code} return true; }}();\nnamespace ladder {{", 1)
 
 
+def all_but(number, *lost):
+    """The points of all gates but these."""
+    return sum(gate.points for gate in find(number, ROOT).gates if gate.name not in lost)
+
+
 def all_cheats():
     zero1 = stub_of("08", ZERO1)
     forged_sent = "#define without_idea(gate, figure) count(gate, (c.ranks - 1) * params.size() * (4 + element))\n"
@@ -96,8 +101,8 @@ def all_cheats():
         "the reference, where the scan does not look": Cheat("08", {ZERO1: other_code_than_the_scan(ZERO1, zero1)}),
         "a file of root's": Cheat("08", {ZERO1: other_code_than_the_scan(ZERO1, zero1).replace(f"<{ZERO1}>", '"/etc/shadow"')}),
         "the reference, as the program": Cheat("01", sgd()),
-        "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, 80),
-        "another word for letter": Cheat("12x", {ZB_H2: mutant("12x", "zb_h1", ZB_H2) + "#define letter(what) std::string()\n"}, 60),
+        "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, all_but("08", "sent")),
+        "another word for letter": Cheat("12x", {ZB_H2: mutant("12x", "zb_h1", ZB_H2) + "#define letter(what) std::string()\n"}, all_but("12x", "in_flight", "idle")),
         "a trace before main()": Cheat("08", {ZERO1: before_main(zero1, WRITES_TRACE)}),
         "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}),
