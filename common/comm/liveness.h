@@ -40,6 +40,10 @@ struct Patience {
     return {.between = between, .looks = static_cast<int>(timeout / between)};
   }
   std::chrono::milliseconds timeout() const { return looks * between; }
+  /// How many seconds a rank that failed gives the one before it to report the same: mpirun takes
+  /// one or two to end the others. But a rank that waits gives no sign of life, and ranks with
+  /// little patience would report that.
+  int turn() const { return looks == 0 || timeout() > std::chrono::seconds(30) ? 3 : 1; }
 };
 
 /// Whether a thread does anything. It computes if it uses a core, or waits for one; it may wait for

@@ -392,7 +392,7 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
   } catch (...) {
     if (watch) watch->stop();
     const Failure end = failure(rank);
-    wait_for_turn(rank);  // all may miss the same file
+    wait_for_turn(patience.turn() * rank);  // all may miss the same file
     mpi::end_processes(end);
   }
 }
