@@ -145,7 +145,7 @@ void Watch::look(bool over) {
 }
 
 void Watch::give_up(const std::string& line) const {
-  wait_for_turn(rank_);
+  wait_for_turn(patience_.turn() * rank_);
   end_processes({line, 1});
 }
 
