@@ -88,13 +88,25 @@ def data():
     for precision, policy, chapter in product(PRECISIONS, POLICIES, chapters):
         same = f"{NANO} --precision {precision} --loss-scale 1024"
         yield Run("Recomputation and precision", chapter, "thread", 4, same, f"--recompute {policy} --micro-batch 4")
-    for chapter, ga in product(["14_stability", "17_head_chunks", "19_llama", "21_moe"], (1, 2, 4)):
+    for chapter, ga in product(["14_stability", "17_head_chunks", "19_llama", "21_moe", "26_packing"], (1, 2, 4)):
         yield Run("Chapters that know one rank", chapter, "thread", 1, NANO, f"--micro-batch {32 // ga}")
     for chapter in chapters:  # one lost sum of gradients, late in the run
         operation = "all_reduce" if chapter[:2] in ("07", "15", "16") else "reduce_scatter"
         yield Run("Layouts", chapter, "thread", 4, NANO, lost(operation))
+    yield from around()
     yield from context()
     yield from experts()
+
+
+def around():
+    """What feeds, saves and watches a run changes no bit of it; nor does the size of groups that share the weights."""
+    ways = {"27_data_order": [""], "28_async_checkpoint": ["--async --save saved --save-every 4 --overwrite"],
+            "29_monitor": ["--watch-every 1 --alarms"], "30_hsdp": [f"--replicas {size}" for size in POWERS]}
+    for precision, chapter, ranks, ga, comm in product(PRECISIONS[:2], ways, POWERS, (1, 4), COMMS):
+        for way in ways[chapter]:
+            if chapter != "30_hsdp" or int(way.split()[1]) <= ranks:
+                yield Run("Chapters 27 to 30", chapter, comm, ranks, f"{NANO} --precision {precision}",
+                          f"--micro-batch {32 // ranks // ga} {way}")
 
 
 def context():
@@ -216,7 +228,7 @@ class Workplace:
                  *([] if "--threads" in own else ["--threads", 1]), *same.split(), *own.split(), "--trace", trace]
         # mpirun ends its ranks when it is asked to end, as by timeout, and not when it is killed.
         done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", env={**os.environ, **MPI_AS_ROOT})
+                              errors="replace", env={**os.environ, **MPI_AS_ROOT}, cwd=self.folder)
         lines = trace.read_text().splitlines() if trace.is_file() else []
         if done.returncode != 0 or len(lines) != STEPS:
             return f"exit status {done.returncode}, {len(lines)} steps: {done.stderr.strip()[-200:]}"

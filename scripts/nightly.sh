@@ -4,9 +4,11 @@
 #
 #   data      chapters 07 to 10, 15, 16, 18 and 20 on 1, 2, 4 and 8 ranks, threads and processes, with
 #             1, 2 and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
-#             precision; chapters 14, 17, 19 and 21, which know one rank, with 1, 2 and 4 micro-steps;
-#             chapter 20 with ranks that share each sequence, at every degree in every way; and
-#             chapter 22 with ranks that share experts, at every degree, against 21 on one rank
+#             precision; chapters 14, 17, 19, 21 and 26, which know one rank, with 1, 2 and 4
+#             micro-steps; chapters 27 to 30 as they feed, save and watch a run, and 30 with every
+#             number of replicas; chapter 20 with ranks that share each sequence, at every degree in
+#             every way; and chapter 22 with ranks that share experts, at every degree, against 21 on
+#             one rank
 #   model     chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #             recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh      chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
