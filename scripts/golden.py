@@ -3,8 +3,8 @@
 
     python3 scripts/golden.py [NAME ...]    (Debian's python3-torch; a few seconds for each)
 
-The same model, initial weights, batches and optimizers as chapters 01 and 02, written a second
-time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
+The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21 and 26, written
+a second time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
 here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm of
 every step; the text to train on lies there. The tests of the chapters hold their programs to them.
 It also prints how far PyTorch itself strays in FP32: what a tolerance has to allow.

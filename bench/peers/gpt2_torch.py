@@ -6,8 +6,8 @@
         --model gpt2-774m --batch 8 --seq-len 1024 --precision bf16 --attention library
 
 The head is not tied, the vocabulary is 50,304, the optimizer AdamW: as in Ladder. A byte of the
-file is a token. What is measured is printed as one JSON object; bench/peers/whole_step.py finds
-the fastest settings on a CPU and compares, bench/peers/gpu_step.py does on a GPU.
+file is a token. What is measured is printed as one JSON object; bench/peers/whole_step.py compares
+on a CPU, bench/peers/gpu_step.py on a GPU.
 
 Timed is the whole step, from drawing the batch to the loss on the host; the median counts.
 """

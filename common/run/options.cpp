@@ -256,7 +256,7 @@ void RunOptions::set_ranks(int64_t degree) {
 void RunOptions::refuse_ranks() const {
   const int started = std::max(ranks, launched_processes());
   if (started != 1)
-    throw UserError("--ranks must be 1, not {}: chapters 01 to 06 know one", started);
+    throw UserError("--ranks must be 1, not {}: this chapter knows one rank", started);
   if (plan_only) check_size(1);
 }
 

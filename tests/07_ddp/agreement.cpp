@@ -104,7 +104,7 @@ TEST_F(RanksThatDiffer, InTheProgram) {
   expect_refused(started(args, "08_zero1", args),
                  "the program is 07_ddp: ranks that share the batch here, but 08_zero1: ");
   expect_refused(started(args, "01_sgd", small_run("")),
-                 "error: rank 1: --ranks must be 1, not 3: chapters 01 to 06 know one");
+                 "error: rank 1: --ranks must be 1, not 3: this chapter knows one rank");
 }
 
 TEST_F(RanksThatDiffer, InWhatIsRefused) {
