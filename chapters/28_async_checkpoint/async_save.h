@@ -98,37 +98,36 @@ class AsyncSave {
   /// is not done, it first waits for that one, and says how long.
   void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
     if (!staging_) return log_.save(state, steps);
-    int64_t begin = now_ns();
+    int64_t wait_begin = now_ns();
     if (save_) {
-      const int64_t before = steps_;
-      finish();
+      finish_now();
       const int64_t now = now_ns();
       log_.note(fmt::format("step {}: waited {:.2f} s for the save of step {}", steps - 1,
-                            static_cast<double>(now - begin) * 1e-9, before - 1));
-      begin = now;
+                            static_cast<double>(now - wait_begin) * 1e-9, steps_ - 1));
+      wait_begin = now;
     }
     steps_ = steps;
     save_ = log_.begin_save(state, steps);
-    const int64_t copy = now_ns();
+    const int64_t copy_begin = now_ns();
     const TrainingState staged = staging_.copy(ctx, state);
-    copy_ns_ = now_ns() - copy;
-    wait_ns_ = copy + copy_ns_ - begin;
+    copy_ns_ = now_ns() - copy_begin;
+    wait_ns_ = copy_begin + copy_ns_ - wait_begin;
     is_written_ = false;
     start([this, staged] { save_->write(Ctx{}, staged); });
   }
 
   /// At the end of every step: ranks vote whether their threads are done, first with writing, then
-  /// with the commit. If a rank could not write, the run ends here. After the last step there is no
-  /// vote: it waits for the threads.
+  /// with the commit. After a vote of kFailed, agree() or close_save() throws NotWritten on rank 0,
+  /// and that ends all ranks. After the last step there is no vote: it waits for the threads.
   void end_step(int64_t step) {
     if (!save_) return;
-    if (log_.is_last(step)) return finish();
+    if (log_.is_last(step)) return finish_now();
     enum : uint8_t { kDone, kBusy, kFailed };
     uint8_t own = kBusy;
     if (thread_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
       own = save_->error().empty() ? kDone : kFailed;
     if (log_.most(own) == kBusy) return;
-    is_written_ ? end() : agree();
+    is_written_ ? close_save() : agree();
   }
 
  private:
@@ -158,14 +157,16 @@ class AsyncSave {
     is_written_ = true;
     start([this] { save_->publish(); });
   }
-  void end() {
+  /// The commit is done, or has failed: logs the save, or throws.
+  void close_save() {
     join();
     log_.end_save(*save_, steps_, wait_ns_, copy_ns_);
     save_.reset();
   }
-  void finish() {
+  /// Does what is left of the save without votes, and waits for it.
+  void finish_now() {
     if (!is_written_) agree();
-    end();
+    close_save();
   }
 
   RunLog& log_;

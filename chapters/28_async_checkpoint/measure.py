@@ -89,17 +89,24 @@ def measure():
     seconds = [statistics.median(of_saves(runs[name], "wait_ms")) / 1000
                for name in ("each rank its own", "async")]
     return "\n\n".join([
-        f"`{MODEL}`, in {ROUNDS} turns. Milliseconds of the slower rank, median (least to most). `wait` is how "
-        "long training waits, also for the copy. `write` and `sync`: how long a rank writes, and then waits for the "
-        "disk. `core`: for how much of these two the rank has a core. "
-        "The first save of a run, for which the system gives new pages, and the last, after which nothing goes "
-        f"on, are left out. Writes and bytes of each rank. A step without saves takes {alone} ms; the column `step` has steps during which a thread writes.",
+        f"`{MODEL}`, in {ROUNDS} turns. Times are milliseconds of the slower rank, median (least to most). They "
+        "leave out the first save of a run, for which the system gives new pages, and the last, after which no step "
+        "follows.",
+        "\n".join([
+            "- `wait`: how long training waits. Without `--async` that is the whole save. With it, it is the copy, the "
+            "sending of checksums, and any wait for a thread.",
+            "- `copy`: how long the copy takes",
+            "- `write`, `sync`: how long a rank writes, and how long it then waits for the disk",
+            "- `core`: for how much of `write` and `sync` the rank has a core",
+            "- `writes`, `bytes`: those of each rank, with the headers of the files",
+            "- `step`: a step during which a thread writes, and how many times a step without saves that is. "
+            f"A step without saves takes {alone} ms."]),
         table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "Staging against the wait, computed from these parts:",
         staging(runs),
-        f"With the median waits, {seconds[0]:.2f} and {seconds[1]:.2f} s, and a failure in 50,000 hours of "
-        "a device, as chapter 23 takes them: how often to save, and which share of the time writing and "
-        "repeated steps take.",
+        "The next table shows how often to save, and the share of time that is lost to waits and repeated steps. It "
+        f"takes the median waits, {seconds[0]:.2f} and {seconds[1]:.2f} s, and one failure of a device in 50,000 hours "
+        "(chapter 23).",
         table(["devices", "sync: every", "lost", "async: every", "lost"], intervals(seconds)),
     ])

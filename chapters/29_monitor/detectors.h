@@ -7,20 +7,20 @@
 //                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974).
 //                For normal noise 1.4826 MAD is the standard deviation. median / 50 prevents
 //                alarms on a curve that hardly moves. Norms, which have a long tail, take 2 k
-//   divergence   s / min s > 1.1, where s is the smoothed loss: 0.9 of the last s and 0.1 of the
-//                loss (after the criterion GL of Prechelt, "Early Stopping - But When?", 1998)
+//   divergence   s / min s > 1.1 after 20 steps. s = 0.9 s + 0.1 loss is the smoothed loss
+//                (after the criterion GL of Prechelt, "Early Stopping - But When?", 1998)
 //   plateau      the last 100 losses do not fall: the slope of least squares is not below 0
 //   jump         |u| / |w| of the whole model is a spike: the learning rate has changed
 //   dead block   |g| of a block < 1/1000 of the largest block's
-//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value. It scales
-//                the gradients that backward sends through the first norm (arXiv 2312.16903)
+//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value. At half the
+//                size, gradients through the first norm are about twice as large (arXiv 2312.16903)
 //   rank         |g_r| of a rank > 3 times the median of the others. All shares of a batch are
 //                drawn alike, so their norms should be alike, too
 //
 // The last four need --watch-every. A condition raises one alarm, when it begins to hold. (Each
 // step that is not finite raises one, and a plateau may come again after 100 losses.) A spike does
-// not enter the window that judges the next one. In the smoothed loss and in the slope its limit
-// takes its place, so one bad batch is no divergence.
+// not enter the window that judges the next one. The smoothed loss and the slope use the limit in
+// place of a spike's loss, so one bad batch is no divergence.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ inline double spike_limit(const std::deque<double>& window, double k, size_t lea
 }
 
 /// The slope of least squares of y, at x = 0, 1, ...
-inline double slope(const std::deque<double>& y) {
+inline double slope_of(const std::deque<double>& y) {
   const double middle = static_cast<double>(y.size() - 1) / 2;
   double xx = 0, xy = 0;
   for (size_t i = 0; i < y.size(); ++i) {
@@ -91,16 +91,17 @@ inline double slope(const std::deque<double>& y) {
   return xy / xx;
 }
 
-/// What detectors have seen: a checkpoint holds it.
-struct Curves {
+/// What detectors have seen: a checkpoint holds it, by the names of these members.
+struct DetectorState {
   std::deque<double> losses, norms, ratios;  ///< the last ones, those of spikes left out
-  std::deque<double> slope;  ///< the last kSlope losses, for slope(); of a spike its limit
-  double smoothed = 0, least = 0, embedding = 0;
-  int64_t count = 0;
+  std::deque<double> slope;        ///< the last kSlope losses, for slope_of(); of a spike its limit
+  double smoothed = 0, least = 0;  ///< the smoothed loss, and the least that it has been
+  double embedding = 0;            ///< the token embedding's norm in the first watched step
+  int64_t count = 0;               ///< steps that `smoothed` has taken in
   std::set<std::string> standing;  ///< conditions that hold
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Curves, losses, norms, ratios, slope, smoothed, least, embedding,
-                                   count, standing)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DetectorState, losses, norms, ratios, slope, smoothed, least,
+                                   embedding, count, standing)
 
 /// Adds x, and forgets all but the last `most` numbers.
 inline void add_to(std::deque<double>& window, double x, size_t most) {
@@ -140,12 +141,12 @@ class Detectors {
 
   /// All but the alarms about ranks: a run may go on with another number of them.
   nlohmann::json state() const {
-    Curves seen = seen_;
+    DetectorState seen = seen_;
     std::erase_if(seen.standing, [](const std::string& name) { return name.starts_with("rank "); });
     return seen;
   }
   void set_state(const nlohmann::json& state) {
-    seen_ = state.get<Curves>();
+    seen_ = state.get<DetectorState>();
     if (seen_.count < 0 || seen_.slope.size() > kSlope ||
         std::max({seen_.losses.size(), seen_.norms.size(), seen_.ratios.size()}) > kWindow)
       throw UserError("{} steps, and windows that are too long", seen_.count);
@@ -171,16 +172,17 @@ class Detectors {
   }
   void see_divergence(double loss) {
     constexpr double kKept = 0.9, kWorse = 1.1;
-    constexpr int64_t kLeast = 20;
+    constexpr int64_t kFirst = 20;  // steps without an alarm
     double &smoothed = seen_.smoothed, &least = seen_.least;
     smoothed = seen_.count == 0 ? loss : kKept * smoothed + (1 - kKept) * loss;
     least = seen_.count == 0 ? smoothed : std::min(least, smoothed);
-    raise(++seen_.count > kLeast && smoothed > kWorse * least, "divergence", "",
+    ++seen_.count;
+    raise(seen_.count > kFirst && smoothed > kWorse * least, "divergence", "",
           fmt::format("smoothed loss {:.4g} is above {} times {:.4g}", smoothed, kWorse, least));
   }
   void see_plateau(double loss) {
     add_to(seen_.slope, loss, kSlope);
-    if (seen_.slope.size() < kSlope || slope(seen_.slope) < 0) return;
+    if (seen_.slope.size() < kSlope || slope_of(seen_.slope) < 0) return;
     alarms_.push_back({"plateau", fmt::format("the loss does not fall over {} steps", kSlope)});
     seen_.slope.clear();
   }
@@ -217,7 +219,7 @@ class Detectors {
   bool on_;
   double k_;
   bool scaled_;
-  Curves seen_;
+  DetectorState seen_;
   std::vector<Alarm> alarms_;  ///< of this step
 };
 

@@ -124,7 +124,7 @@ class Events {
     });
   }
 
-  /// Returns `loss`. Of a run that a signal has stopped nothing is written.
+  /// Writes a validation loss, and returns it. If a signal has stopped the run, nothing is written.
   double validation(int64_t step, double loss) {
     if (stopping()) return loss;
     std::vector<Scalar> curves = {{"validation_loss", loss}};

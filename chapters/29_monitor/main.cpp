@@ -197,9 +197,9 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
+    m.watch.stream(m.ctx, l, a.stream(l));
     // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
     // l - Recompute::sets().
-    m.watch.stream(m.ctx, l, a.stream(l));
     forward_block(m, a, l);
   }
   m.watch.stream(m.ctx, L, a.stream(L));
@@ -282,22 +282,23 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_stream.begin_step();
   m.watch.begin(m.ctx, step);
-  const int64_t number = m.batches.at(step);
+  const int64_t number = m.batches.advance_to(step);
   text.draw(m.batch, o.run.seed, number, first);
+  // `inject` and the calls of `plant` make faults on purpose: without their flags they do nothing.
   o.spike_guard.inject(m.batch, o.run.seed, number, first);
   o.plant.shuffle(m.batch, o.run.seed, number, first);
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  const float weight = o.plant.weight(step, m.comm.rank(), layout.N);
+  const float fault = o.plant.loss_factor(step, m.comm.rank(), layout.N);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, m.acts, part.tokens);
     head(m, m.grads.view(), m.acts, m.dacts, own_losses.slice(k * MBS, MBS), part.targets,
-         layout.gpt.vocab, scale * weight, m.grads.into());
+         layout.gpt.vocab, scale * fault, m.grads.into());
     backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
     m.grads.close(k, GA);
   }
@@ -359,9 +360,9 @@ std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& recor
 /// Returns the next step to take.
 int64_t go_back(const Options& o, const Layout& layout, Memory& m, RunLog& log, int64_t step,
                 const Alarm& alarm) {
-  const int64_t batch = m.batches.at(step);
+  const int64_t batch = m.batches.advance_to(step);
   const int64_t to = start(o, layout, m, o.run.save);
-  const Range range = m.rewinds.around(batch, m.batches.at(to));
+  const Range range = m.rewinds.around(batch, m.batches.advance_to(to));
   m.rewinds.count(to, alarm.kind + ", " + alarm.why);
   m.batches.skip(range);
   const std::string skip = fmt::format("{}:{}", range.begin, range.end);
@@ -375,8 +376,9 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
            Events& events) {
   int64_t step = start(o, layout, m, o.run.load);
   events.begin(step);
+  // An alarm may come before the first save is due.
   if (m.rewinds.on()) log.save(training_state(layout, m), step);
-  for (; log.goes_on(step); ++step) {
+  while (log.goes_on(step)) {
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
@@ -384,12 +386,13 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
       log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
     events.step(record, m.watch.scalars(), {log.last_ms(), m.flops.all, m.scaler.scale()});
     if (const std::optional<Alarm> alarm = tell_alarms(m, log, record)) {
-      step = go_back(o, layout, m, log, step, *alarm) - 1;
-      events.begin(step + 1);
+      step = go_back(o, layout, m, log, step, *alarm);
+      events.begin(step);
       continue;
     }
     if (log.eval_due(step)) log.eval(step, events.validation(step, validate(layout, m, text)));
     if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+    ++step;
   }
 }
 

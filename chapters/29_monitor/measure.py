@@ -11,7 +11,7 @@ MODEL = ("--model tiny --layers 4 --channels 64 --heads 4 --seq-len 64 --batch 1
          "--warmup 20 --schedule cosine --beta2 0.99 --clip 1 --ranks 2 --threads 1")
 EVERY, AT, SEEDS, CLEAN, ROUNDS = 5, 150, range(1, 4), range(1, 7), 9
 FAULTS = {"a bad batch": f"--bad-batch {AT}", "the rate times ten": f"--plant rate:{AT}",
-          "a frozen block": f"--plant freeze:{AT}", "shuffled targets": f"--plant shuffle:{AT}",
+          "a block without gradient": f"--plant freeze:{AT}", "shuffled targets": f"--plant shuffle:{AT}",
           "a rank's gradient times ten": f"--plant rank:{AT}"}
 KINDS = ["spike", "divergence", "plateau", "jump", "dead block", "drift", "rank", "not finite"]
 
@@ -68,8 +68,8 @@ def costs():
     first = times["nothing"]
     rows = [[name, f"{min(all_s) / 41 * 1e3:.1f}",
              f"{min(all_s) / min(first) - 1:+.1%}"] for name, all_s in times.items()]
-    return memory + (f"\n\n`{model} --threads 1 --steps 41`, seconds of the processor for the whole program, in "
-                     f"{ROUNDS} rounds by turns: the least of a step, and how much more that is than in the first "
+    return memory + (f"\n\n`{model} --threads 1 --steps 41`, the processor's time for the whole program divided by its "
+                     f"41 steps, the least of {ROUNDS} rounds in turns, and how much more that is than in the first "
                      "row.\n\n" + table(["watched", "ms a step", "more"], rows))
 
 
@@ -85,8 +85,6 @@ def back():
         rows.append([name, f"{r.report['val_loss']:.4f}", len(r.report["skipped"]),
                      "; ".join(f"step {w['step']} to {w['to']}, without batches {w['skip_batches']}" for w in went)])
     return f"`{MODEL}`:\n\n" + table(["", "validation loss", "steps skipped", "went back"], rows)
-
-
 
 
 def measure():

@@ -2,7 +2,8 @@
 //
 //   shuffle:S     from batch S on targets change places within their sequence
 //   rate:S        from step S on the learning rate is ten times as high
-//   freeze:S      from step S on the gradient of the last block is 0
+//   freeze:S      from step S on the gradient of the last block is 0. The optimizer's moments and
+//                 weight decay still move the block
 //   rank:S        from step S on the gradient of the last rank is ten times as large
 //
 // (A bad batch is --bad-batch of chapter 14.)
@@ -36,8 +37,8 @@ struct PlantOptions {
   void add_to(CommandLine& line) {
     line.group("29_monitor");
     line.add("--plant", text,
-             "an experiment: KIND:STEP, a fault from that step on; shuffle (targets), rate (ten "
-             "times), freeze (the last block), rank (the last one's gradient ten times)");
+             "an experiment: KIND:STEP, a fault from then on; shuffle (targets), rate (ten times), "
+             "freeze (no gradient in the last block), rank (the last one's gradient ten times)");
   }
   /// Reads the text. @throws UserError
   void check() {
@@ -68,7 +69,8 @@ struct PlantOptions {
     }
   }
   float rate(int64_t now) const { return is(Planted::Rate, now) ? 10.0f : 1.0f; }
-  float weight(int64_t now, int64_t rank, int64_t ranks) const {
+  /// What backward multiplies this rank's loss by: 10 on the last rank with `rank`, else 1.
+  float loss_factor(int64_t now, int64_t rank, int64_t ranks) const {
     return is(Planted::Rank, now) && rank == ranks - 1 ? 10.0f : 1.0f;
   }
   /// Sets the last block's gradient to 0 in `grads`, this rank's shard of all gradients.

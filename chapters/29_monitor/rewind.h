@@ -1,5 +1,6 @@
-// --rewind N: after an alarm the run goes back to the last checkpoint, and skips the batch of the
-// alarm with N before and after it. PaLM's authors did so by hand (arXiv 2204.02311, section 5.1).
+// --rewind N: after a spike, a divergence or a number that is not finite, the run goes back to the
+// last checkpoint, and skips the batch of the alarm with N before and after it. PaLM's authors did
+// so by hand (arXiv 2204.02311, section 5.1).
 //
 // From there on a step and its batch have two numbers: batch = step + skipped. Schedule and
 // optimizer count steps. A checkpoint holds `skipped` and all ranges.
@@ -41,8 +42,8 @@ struct RewindOptions {
   void add_to(CommandLine& line) {
     line.group("29_monitor");
     line.add("--rewind", around,
-             "after a spike or a divergence: go back to the checkpoint in --save, and skip the "
-             "batch of the alarm with so many before and after it",
+             "after a spike, a divergence or a number that is not finite: go back to the "
+             "checkpoint in --save, and skip the batch of the alarm with so many before and after",
              {.shown_default = "off"});
     line.add("--skip-batches", skip, "ranges A:B of batches, A but not B, that no step takes",
              {.list = true});
@@ -80,9 +81,9 @@ class BatchNumbers {
     for (const std::string& text : options.skip) skip(RewindOptions::range(text));
   }
 
-  /// The batch of `step`. Steps must be asked for in ascending order, after set_state() from that
-  /// of the checkpoint on; one may be asked for twice.
-  int64_t at(int64_t step) {
+  /// Returns the batch of `step`. Call it with ascending steps; the same step twice is legal. After
+  /// set_state(), begin with the checkpoint's step.
+  int64_t advance_to(int64_t step) {
     for (const Range& range : ranges_)  // ascending
       if (range.begin <= step + skipped_ && step + skipped_ < range.end)
         skipped_ = range.end - step;
@@ -90,10 +91,10 @@ class BatchNumbers {
   }
   /// The targets that losses are means over, for bits per byte. A step has `batch` sequences.
   LossTargets targets(const Text& text, uint64_t seed, int64_t batch) {
-    return {
-        .of_step = [=, this, &text](int64_t step,
-                                    int64_t) { return text.step_targets(seed, at(step), batch); },
-        .of_validation = [&text] { return text.validation_targets(); }};
+    return {.of_step = [=, this, &text](
+                           int64_t step,
+                           int64_t) { return text.step_targets(seed, advance_to(step), batch); },
+            .of_validation = [&text] { return text.validation_targets(); }};
   }
   void skip(Range range) {
     ranges_.push_back(range);

@@ -11,9 +11,9 @@
 // norms of all rows, with the bits of chapter 14. A squared norm is summed in leaves of 16
 // elements, and none may cross the end of a row. So a row's length must be a multiple of 16.
 //
-// Each all-reduce waits for the device. So the tensors of a pass share one: as many neighbors as
-// the workspace, which the longest tensor fills, has room for. GPT-2 124M has 148 tensors in 3
-// passes.
+// Each all-reduce waits for the device, so small tensors share one. The workspace has room for the
+// tensor with the most rows. Neighbors that fit into it together are a *pass*, and share one
+// all-reduce. GPT-2 124M has 148 tensors in 3 passes.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class RowClip {
       if (spec.role != Role::Head) add(spec);
   }
 
-  /// Bytes of Workspace: as many as in chapter 14, two norms for each row of the longest tensor.
+  /// Bytes of Workspace, as in chapter 14: two norms for each row of the tensor with most rows.
   static int64_t bytes(const ParamLayout& params, const AdaptiveClipOptions& options) {
     return AdaptiveClip::bytes(params, options);
   }

@@ -34,9 +34,10 @@ struct TensorFacts {
   double zeros;                     ///< the share of the gradient's elements that are 0
 };
 
-/// Squared norms as limbs: three for each tensor, then one for each stream, then one for each rank.
-/// Behind them stands, for each tensor, how many elements of its gradient are 0. Another tensor
-/// holds the bits of the largest magnitudes, because these are not added.
+/// Squared norms as limbs: three for each tensor, then one for each of the L + 1 points where the
+/// residual stream is measured, then one for each rank. Behind them stands, for each tensor, how
+/// many elements of its gradient are 0. Another tensor holds the bits of the largest magnitudes,
+/// because these are not added.
 class TensorSums {
  public:
   explicit TensorSums(const ParamLayout& params) : params_(params) {}
@@ -63,14 +64,14 @@ class TensorSums {
   Tensor largest() const { return largest_; }
   Tensor limbs_of(int64_t tensor, Of what) const { return limbs(row(tensor, what)); }
   Tensor limbs_of_stream(int64_t l) const { return limbs(3 * tensors() + l); }
-  Tensor limbs_of_rank(int64_t r) const { return limbs(3 * tensors() + streams() + r); }
+  Tensor limbs_of_rank(int64_t r) const { return limbs(3 * tensors() + stream_points() + r); }
   int64_t& zeros(int64_t tensor) const {
     return sums_.data<int64_t>()[kLimbs * rows(params_) + tensor];
   }
-  int64_t elements = 0;  ///< of one stream, over all micro-batches and ranks
+  int64_t elements = 0;  ///< of the residual stream, over all micro-batches and ranks
 
   int64_t tensors() const { return std::ssize(params_.specs()); }
-  int64_t streams() const { return params_.config().layers + 1; }
+  int64_t stream_points() const { return params_.config().layers + 1; }
   int64_t sections() const { return params_.sections(); }
 
   TensorFacts facts(int64_t i) const {
@@ -87,7 +88,7 @@ class TensorSums {
   double section(int64_t s, Of what) const { return norm_within(params_.section(s), what); }
   /// The norm of all tensors: for gradients, the bits of grad_norm().
   double whole(Of what) const { return norm_within({0, params_.size()}, what); }
-  /// Root mean square of stream l.
+  /// Root mean square of the residual stream at point l: before block l, or after the last.
   double rms(int64_t l) const {
     return norm(limbs_of_stream(l)) / std::sqrt(static_cast<double>(elements));
   }
@@ -110,7 +111,7 @@ class TensorSums {
     }
     for (int64_t s = 0; s < sections(); ++s)
       all.push_back({fmt::format("section_gradient/{}", s), section(s, Of::Gradient)});
-    for (int64_t l = 0; l < streams(); ++l) all.push_back({fmt::format("rms/{}", l), rms(l)});
+    for (int64_t l = 0; l < stream_points(); ++l) all.push_back({fmt::format("rms/{}", l), rms(l)});
     return all;
   }
 

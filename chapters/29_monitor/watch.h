@@ -56,8 +56,10 @@ class Watch {
       : params_(params), shard_(shard), every_(options.every), seen_(params) {
     if (every_ == 0) return;
     if (stream % kNormLeaf != 0)
-      throw UserError("--watch-every: a sequence must have a multiple of {} numbers in the stream",
-                      kNormLeaf);
+      throw UserError(
+          "--watch-every: a micro-batch's residual stream has {} numbers; legal is a multiple "
+          "of {}",
+          stream, kNormLeaf);
     old_ = arena.alloc(Mem::Workspace, "watch.old", Dtype::F32, {shard.size()});
     seen_.allocate(arena);
     if (dtype != Dtype::F32)

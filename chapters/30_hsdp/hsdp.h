@@ -1,23 +1,22 @@
-// Hybrid sharding: each group of ranks has a whole model in shards, and groups are copies of each
-// other (Zhao et al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
+// Hybrid sharding: each shard group has a whole model in shards, and shard groups are copies of
+// each other (Zhao et al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
 //
 // Links inside a machine are often ten times as fast as those between machines. Chapter 10 sends
 // about 3 P elements in every micro-step, over all links that join its ranks. Here N ranks are R
-// groups of S neighbors. A group has one whole model in S shards, so the 3 P stay inside it. Once a
-// step gradients cross between groups: each rank sends its shard of the sum over its group.
+// shard groups of S neighbors. Each has one whole model in S shards, so the 3 P stay inside it.
+// Once a step gradients cross: each rank sends its shard of the sum over its shard group.
 //
-//   ranks 0 1 2 3 | 4 5 6 7      R = 2 groups of S = 4
+//   ranks 0 1 2 3 | 4 5 6 7      R = 2 shard groups of S = 4
 //     all-gather, reduce-scatter   among 0 1 2 3 and among 4 5 6 7, in every micro-step
 //     all-reduce                   among 0 4, 1 5, 2 6 and 3 7, once a step
 //
-// Ranks 0 and 4 hold the same shard: they are replicas. So R is how many ranks hold each shard, and
-// how many groups there are. The price is memory: a rank holds 1/S of what belongs to parameters
-// instead of 1/N.
+// Ranks 0 and 4 hold the same shard: they are replicas, and make up a replica group of R ranks. The
+// price is memory: a rank holds 1/S of what belongs to parameters instead of 1/N.
 //
-// A group takes neighboring sequences of the batch. Micro-step k of shard s in group g has MBS
-// sequences, from number g B/R + (k S + s) MBS on. R, S, MBS and the micro-steps are powers of two,
-// so each sum is a sub-tree of the batch: first over a micro-batch, then over shards, micro-steps,
-// and groups.
+// A shard group takes neighboring sequences of the batch. Micro-step k of shard s in shard group g
+// has MBS sequences, from number g B/R + (k S + s) MBS on. With the default --reduction halving R,
+// S, MBS and the micro-steps are powers of two. So each sum is a subtree of the batch: first over a
+// micro-batch, then over shards, micro-steps, and replicas.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,7 @@ struct HsdpOptions {
              "R, how many ranks hold each shard: R groups of neighbors, each with a whole model");
   }
 
-  /// S, ranks of a group. @throws UserError if `ranks` ranks do not make `replicas` equal groups
+  /// S, ranks of a shard group. @throws UserError if `ranks` do not make `replicas` equal groups
   int64_t shards(int64_t ranks) const {
     if (replicas < 1 || ranks % replicas != 0)
       throw UserError("--replicas {} does not divide {} ranks; legal are the divisors of {}",
@@ -54,13 +53,13 @@ struct HsdpOptions {
 
 /// Where a rank stands among N = R S ranks.
 struct HsdpPlace {
-  int64_t S;     ///< ranks of a group
+  int64_t S;     ///< ranks of a shard group
   int64_t rank;  ///< 0 to N - 1
 
-  int64_t group() const { return rank / S; }  ///< 0 to R - 1
+  int64_t group() const { return rank / S; }  ///< number of its shard group, 0 to R - 1
   int64_t shard() const { return rank % S; }  ///< 0 to S - 1
 
-  /// The first sequence of its group, where a rank has `share` sequences of the batch: g B/R.
+  /// The first sequence of its shard group, where a rank has `share` sequences of the batch: g B/R.
   int64_t first_of_group(int64_t share) const { return group() * S * share; }
   /// The first sequence of its micro-batch in micro-step k, where a micro-batch has `micro`.
   int64_t first(int64_t share, int64_t k, int64_t micro) const {
@@ -70,12 +69,13 @@ struct HsdpPlace {
 
 /// The two groups that a rank communicates in.
 struct HsdpGroups {
-  std::unique_ptr<Comm> shards;    ///< S neighbors: together they have one model
-  std::unique_ptr<Comm> replicas;  ///< R ranks with the same shard, one of each group
+  std::unique_ptr<Comm> shards;    ///< shard group: S neighbors, which together have one model
+  std::unique_ptr<Comm> replicas;  ///< replica group: R ranks with the same shard
 };
 
 /// All ranks of `world` call it.
 inline HsdpGroups split_groups(Comm& world, const HsdpPlace& place) {
+  // Ranks of equal group() have the shards of one model; ranks of equal shard() are replicas.
   return {.shards = world.split(static_cast<int>(place.group()), world.rank()),
           .replicas = world.split(static_cast<int>(place.shard()), world.rank())};
 }
@@ -102,7 +102,8 @@ inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const Dd
 /// Reports the bytes that this rank has sent in the last step, by kind of link, and their sum.
 inline void report_links(RunLog& log, std::optional<int64_t> inside, const CommStream& shards,
                          std::optional<int64_t> across, const CommStream& replicas) {
-  // An entry in the form of log.traffic(); the last call leaves the sum there.
+  // log.traffic() overwrites extra["traffic"]. So each link's entry is copied, and the last call
+  // writes the sum.
   const auto entry = [&](std::optional<int64_t> predicted, int64_t measured) {
     log.traffic(predicted, measured);
     return log.extra()["traffic"];

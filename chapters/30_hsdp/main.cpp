@@ -1,5 +1,5 @@
-// 30_hsdp: hybrid sharding, or HSDP. Each group of ranks has a whole model in shards, as chapter 10
-// has it; groups are copies of each other, as the ranks of chapter 07 are.
+// 30_hsdp: hybrid sharding, or HSDP. Each shard group has a whole model in shards, as chapter 10
+// has it; shard groups are copies of each other, as the ranks of chapter 07 are.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -65,8 +65,8 @@ struct Layout {
   int rank;
 
   int64_t N = o.run.ranks;       ///< ranks
-  int64_t R = o.hsdp.replicas;   ///< ranks that hold each shard, one in each group
-  int64_t S = o.hsdp.shards(N);  ///< ranks of a group
+  int64_t R = o.hsdp.replicas;   ///< ranks of a replica group: they hold the same shard
+  int64_t S = o.hsdp.shards(N);  ///< ranks of a shard group: they hold one model
   HsdpPlace place{S, rank};
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, S};
@@ -266,7 +266,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_stream.begin_step();
   m.replica_stream.begin_step();
-  // A group has neighboring sequences of the batch. Within them, the micro-batches of one
+  // A shard group has neighboring sequences of the batch. Within them, the micro-batches of one
   // micro-step are neighbors: their gradients are summed first.
   const int64_t first_of_group = layout.place.first_of_group(layout.share);
   const auto first = [&](int64_t k) { return layout.place.first(layout.share, k, MBS); };
@@ -276,7 +276,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
+  // scales it up by S, a power of two (not layout.S).
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
@@ -290,7 +290,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                                 own_losses);
     m.grads.end();
   }
+  // So far a rank has the losses of its shard group. Now all ranks get all of them.
   m.groups.replicas->all_gather(m.losses, m.losses.slice(first_of_group, layout.share * layout.S));
+  // In place: grads.sum() is the buffer that finish() reads.
   sum_over_replicas(m.ctx, m.replica_stream, m.grads.sum(m.ctx));
   const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);

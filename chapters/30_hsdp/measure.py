@@ -37,6 +37,7 @@ def measure():
         "Bytes of rank 0 that belong to parameters, and what it sends in a step; predicted and "
         f"measured are equal where one number stands. One rank of chapter 06 ends with `{alone.hash[-1]}`.",
         splits(text, "--precision bf16"),
-        "Two machines, by `bench/two_machines.py`:",
+        "Two machines, by `bench/two_machines.py`. They are two network namespaces on one computer, and a token "
+        "bucket slows the link between them.",
         two_machines(),
     ])

@@ -26,9 +26,9 @@ TEST(Detectors, MediansAndSpikes) {
 }
 
 TEST(Detectors, SlopesOfLeastSquares) {
-  EXPECT_EQ(slope({1, 3, 5}), 2);
-  EXPECT_NEAR(slope({1, 0, 2, 1}), 0.2, 1e-15);
-  EXPECT_EQ(slope({2, 2}), 0);
+  EXPECT_EQ(slope_of({1, 3, 5}), 2);
+  EXPECT_NEAR(slope_of({1, 0, 2, 1}), 0.2, 1e-15);
+  EXPECT_EQ(slope_of({2, 2}), 0);
 }
 
 class Heard : public ::testing::Test {

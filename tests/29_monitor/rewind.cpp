@@ -9,16 +9,16 @@ namespace {
 TEST(BatchNumbers, JumpOverRanges) {
   BatchNumbers numbers({.skip = {"3:5", "8:9", "5:6"}});
   std::vector<int64_t> all;
-  for (int64_t step = 0; step < 7; ++step) all.push_back(numbers.at(step));
+  for (int64_t step = 0; step < 7; ++step) all.push_back(numbers.advance_to(step));
   EXPECT_EQ(all, (std::vector<int64_t>{0, 1, 2, 6, 7, 9, 10}));
   BatchNumbers restored({});
   restored.set_state(nlohmann::json::parse(numbers.state().dump()));
-  EXPECT_EQ(restored.at(7), 11);
+  EXPECT_EQ(restored.advance_to(7), 11);
   // A range that is yet to come is in the checkpoint.
   BatchNumbers early({.skip = {"3:5"}}), late({});
   late.set_state(early.state());
   late.set_state(early.state());
-  EXPECT_EQ(late.at(3), 5);
+  EXPECT_EQ(late.advance_to(3), 5);
   EXPECT_EQ(late.state()["ranges"].size(), 1U);
 }
 

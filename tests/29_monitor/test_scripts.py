@@ -38,7 +38,7 @@ class Scripts(unittest.TestCase):
 
     def test_the_first_difference(self):
         self.assertRegex(self.script("curves.py", "a.jsonl", "c.jsonl")[1], "^step 2 is the first that differs: lr,")
-        # The last block is frozen: of its tensors backward computes the last one first.
+        # The last block has no gradient: of its tensors backward computes the last one first.
         self.assertRegex(self.script("curves.py", "a", "d")[1],
                          r"^step 2 is the first that differs: gradient/transformer.h.1.mlp.c_proj.bias, .* and 0,")
 
