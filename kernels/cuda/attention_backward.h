@@ -156,7 +156,8 @@ void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace
   for (int i = 0; i < 2; ++i) {
     queries.runs[i] = runs_of(s, place)[static_cast<size_t>(i)];
     const int tokens = padded(tokens_of(queries.runs[i]));
-    const int64_t room = documents ? s.B * s.Tq + kPadTokens * (all.count + 1) : s.B * tokens;
+    const int64_t room =
+        documents && tokens > 0 ? s.B * s.Tq + kPadTokens * (all.count + 1) : s.B * tokens;
     queries.statistics[i] = scratch.take<Statistic>(s.NH * room);
     launch(ctx, statistics_kernel<E>,
            {.x = tokens / kStatisticThreads * kTokenThreads<T>, .y = s.NH, .z = all.count},

@@ -24,15 +24,17 @@ enum class Side : uint8_t { Queries, Keys };
 template <class E>
 using BackwardRoom = Room<E, 2>;
 
-/// Queries see no later keys. ahead: tokens from the first column to the first row.
+/// Queries see no later keys, and none behind the last one. ahead: tokens from the first column to
+/// the first row. left: partners from the first column on.
 template <class E, Side kSide>
-__device__ void mask(typename E::Scores& s, int ahead) {
+__device__ void mask(typename E::Scores& s, int ahead, int left) {
 #pragma unroll
   for (int c = 0; c < E::Scores::kColumns; ++c)
 #pragma unroll
     for (int r = 0; r < E::kRows; ++r) {
       const int later = ahead + E::row(r) - E::column(c);  // the row than the column
-      if (kSide == Side::Queries ? later < 0 : later > 0) s(r, c) = -INFINITY;
+      if (kSide == Side::Queries ? later < 0 || left <= E::column(c) : later > 0)
+        s(r, c) = -INFINITY;
     }
 }
 
@@ -104,7 +106,9 @@ __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const Query
       const int start = partner + slice;
       const Pairs pairs = kKeys ? Pairs{run.lead + start, E::kSlice, mine, E::kTeamRows}
                                 : Pairs{run.lead + mine, E::kTeamRows, start, E::kSlice};
-      if (!pairs.any()) continue;
+      // Queries behind the last one have no weight in any case: their lse is infinite.
+      const int left = kKeys ? E::kSlice : heads.Tk - start;
+      if (!pairs.any() || left <= 0) continue;
       Statistic of_partners[E::Scores::kColumns];
 #pragma unroll
       for (int c = 0; c < E::Scores::kColumns; ++c)
@@ -116,7 +120,7 @@ __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const Query
       E::start_scores(p, owned[0], room.partners(stage, 0, slice));
       E::start_scores(ds, owned[1], room.partners(stage, 1, slice));
       E::template wait<1>(p);
-      if (!pairs.all()) mask<E, kSide>(p, ahead);
+      if (!pairs.all() || left < E::kSlice) mask<E, kSide>(p, ahead, left);
       to_weights<E>(heads, p, statistic_of);
       if (kKeys)
         E::start_accumulate(sums.by_weights, p, room.partners(stage, 1, slice), room.exchange());

@@ -109,10 +109,12 @@ static __global__ void __launch_bounds__(kJoinThreads)
 template <int Count, int W, class Terms>
 void sum_columns(const Ctx& ctx, const Columns<Count>& sums, Scratch& scratch, const Terms& terms,
                  const VectorTree& tree, int64_t C, Into into) {
-  constexpr int64_t kTogether = kWarp * W;
+  constexpr int64_t kTogether = kWarp * W, kAlignment = 2 * 256;
   const int64_t all = std::max<int64_t>(tree.leaves(), 1), joined = ceil_div(all, kLeavesOfBlock);
-  const int64_t fit = scratch.room() / (Count * int64_t{sizeof(float)} * (all + joined)) - 128;
-  const int64_t at_once = std::min(C, std::max<int64_t>(fit / kTogether, 1) * kTogether);
+  const int64_t of_column = Count * int64_t{sizeof(float)} * (all + joined);
+  const int64_t fit = (scratch.room() - kAlignment) / of_column;
+  const int64_t unit = fit < kTogether ? W : kTogether;  // of a block that is not full, if need be
+  const int64_t at_once = std::min(C, std::max<int64_t>(fit / unit, 1) * unit);
   float *leaves = scratch.take<float>(all * Count * at_once),
         *subtrees = scratch.take<float>(joined * Count * at_once);
   for (int64_t begin = 0; begin < C; begin += at_once) {

@@ -1,6 +1,7 @@
 // Attention in pieces, and at large scores, against `ref`: the same numbers into the same
 // operation.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/attention_rows.h"
 #include "tests/kernels/operations/vs_ref.h"
@@ -63,6 +64,26 @@ TEST_F(AttentionPieces, PiecesAsRef) {
   };
   for (const Dtype dtype : kReals) pieces({4, 2, 16}, dtype);
   pieces({2, 1, 64}, Dtype::BF16);
+}
+
+/// All scores are about -115. The weight of a key that is not there, with the score 0, would
+/// overflow, and a tile has many such keys.
+TEST_F(AttentionPieces, KeysPastTheLastHaveNoWeight) {
+  const int64_t T = 136, HS = 16;
+  for (const Dtype dtype : kReals) {
+    const AttentionPlace place{T, {34, 68}, 0};
+    const Tensor q = host.random(dtype, {1, T / 2, HS}, 2, 3);
+    const Tensor kv = host.random(dtype, {1, T / 4, 2 * HS}, -12, -11);
+    const Tensor dout = host.random(dtype, q.shape), out = host.empty(dtype, q.shape);
+    const Tensor o = host.empty(q.shape), m = host.empty({1, 1, T / 2}), l = host.empty(m.shape);
+    const Tensor lse = host.empty(m.shape), dq = up(o), dkv = up(host.empty(kv.shape));
+    ref.attention_piece_forward(host.ctx(), o, m, l, q, kv, place);
+    ref.attention_finish(host.ctx(), out, lse, o, m, l);
+    k.attention_piece_backward(ctx, dq, dkv, up(dout), up(q), up(kv), up(out), up(lse), place);
+    for (const Tensor& sum : {down(dq), down(dkv)})
+      for (int64_t i = 0; i < sum.size(); ++i) ASSERT_TRUE(std::isfinite(at(sum, i))) << i;
+    dut().clear();
+  }
 }
 
 TEST_F(AttentionPieces, MergedAndFinishedAsRef) {
