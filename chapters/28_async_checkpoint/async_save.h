@@ -30,7 +30,7 @@ struct AsyncOptions {
   bool async = false;
 
   void add_to(CommandLine& line) {
-    line.group("Async checkpoints");
+    line.group("28_async_checkpoint");
     line.add("--async", async, "write checkpoints while training goes on, from a copy in memory");
   }
   /// @throws UserError unless the run can save so
