@@ -1,10 +1,10 @@
 // Bundles in memory: rows of tokens, where documents lie in them, and a loss for each document.
 //
 // A sum over a batch is a tree over the documents of each bundle, then a tree over bundles. Both
-// are one tree if each bundle has the same number of turns, a power of two. Turn i is for document
-// i of the bundle. A turn without a document is an absent leaf, and its loss is -0, which
-// added to any x gives x. Three documents
-// in a packed row, and in three unpacked rows, with four turns and T = 8:
+// are one tree if each bundle has the same number of turns, a power of two. Document i of a bundle
+// takes turn i of its sum. A turn without a document is an absent leaf, and its loss is -0, which
+// added to any x gives x. Three documents in a packed row, and in three unpacked rows, with four
+// turns and T = 8:
 //
 //   packed      a a a b b c c .      turns  [0,3) [3,5) [5,7) -
 //   unpacked    a a a . . . . .             [0,3)
@@ -28,14 +28,14 @@ namespace ladder {
 
 /// Some of the bundles of a batch.
 struct Bundles {
-  Batch rows;                 ///< (R,T)
-  DocumentBorders documents;  ///< in these rows
+  Batch rows;                 ///< packed or not: tokens and targets (R,T)
+  DocumentBorders documents;  ///< where they lie in these rows
   Tensor losses;              ///< one for each turn
 
   int64_t row_count() const { return rows.tokens.dim(0); }  ///< R
 };
 
-/// Those bundles of a batch that one rank holds.
+/// The bundles of a batch, or with ranks (chapter 27) those of one rank.
 class BundleBatch {
  public:
   /// @param B bundles; @param micro bundles of a micro-batch; @param T positions of a row
@@ -95,11 +95,11 @@ class BundleBatch {
     const Tensor losses = losses_.slice(begin * turns_, count * turns_);
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
     const int64_t first = first_row_[static_cast<size_t>(begin)],
-                  rows = first_row_[static_cast<size_t>(begin + count)] - first;
+                  row_count = first_row_[static_cast<size_t>(begin + count)] - first;
     DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
-                              .position = position_.slice(first, rows)};
+                              .position = position_.slice(first, row_count)};
     documents.longest = fill_positions(documents.position, documents.rows);
-    return {all_.slice(first, rows), documents, losses};
+    return {all_.slice(first, row_count), documents, losses};
   }
   /// The losses of all turns.
   Tensor losses() const { return losses_; }

@@ -219,7 +219,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  text.draw(m.batch, m.place, o.run.seed, step, 0, layout.batch);
+  text.draw(m.batch, m.place, o.run.seed, step);
   m.last = m.batch.counts();
   m.packed += m.last;
   const int64_t targets = count_targets(m.batch.rows());
@@ -260,7 +260,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
 
 /// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const PackedText& text) {
-  HeldOut v(m.ctx, text, m.batch, layout.micro);
+  BundleValidation v(m.ctx, text, m.batch, layout.micro);
   while (v.next()) {
     const Bundles& part = v.bundles();
     const Activations acts = m.acts.first(part.row_count());

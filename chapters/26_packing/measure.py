@@ -1,4 +1,4 @@
-"""The measured tables of chapter 26: three distributions of lengths, what plans make of them, and time."""
+"""The measured tables of chapter 26: three distributions of lengths, what packing makes of them, and time."""
 
 import bisect
 import contextlib
@@ -91,7 +91,7 @@ def plans():
             rows.append([kind, f"`{plan}`", f"{got['rows']:,}", share(got["trained"], positions),
                          share(got["padded"], positions), share(got["cut"], got["trained"]),
                          share(got["pairs"], got["pairs_of_rows"])])
-    return table(["lengths", "plan", "rows", "trained", "padded", "cut", "pairs"], rows)
+    return table(["lengths", "flag", "rows", "trained", "padded", "cut", "pairs"], rows)
 
 
 def peers():
@@ -129,20 +129,20 @@ def times():
     rows.append(["100 each, rows of 1,000", "rows of 100", "500", "100.0%",
                  *rates("--seq-len 100 --batch 10 --steps 50",
                         f"--seq-len 1000 --batch 1 --steps 50 {DOCUMENTS} --pack-window 500", write([101] * 500))])
-    return table(["lengths", "beside", "`--pack-window`", "trained", "whole rows", "packed", "ratio", "range"], rows)
+    return table(["lengths", "compared with", "`--pack-window`", "trained", "whole rows", "packed", "ratio", "range"], rows)
 
 
 def measure():
     return "\n\n".join([
         f"Rows of {T} tokens, `--row-documents {M}`, one whole window of `--pack-window {WINDOW}`. *Trained* and *padded* "
-        "are shares of all positions of the rows, *cut* of the trained ones, *pairs* of the pairs of attention that "
-        "whole rows have.",
+        "are shares of all positions of the rows. *Cut* is the share of trained positions that do not see the beginning "
+        "of their document. *Pairs* is the share of the pairs of attention that whole rows have.",
         plans(),
-        "The same lengths elsewhere, computed by `measure.py`. *Cut* is the share of positions that do not see the "
-        "beginning of their document.",
+        f"The same lengths in other programs, computed by `measure.py`. *Joined* documents follow each other without padding, "
+        f"and are cut every {T} tokens.",
         peers(),
-        f"`{TIMED}`, whole rows of text and one whole window of documents with as many targets: trained positions a "
-        f"second. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
+        f"`{TIMED}`: trained positions a second, in whole rows of text and in one whole window of documents with as many "
+        f"targets. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
         "than above keep runs short.",
         times(),
     ])

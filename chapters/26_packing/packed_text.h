@@ -27,8 +27,13 @@ class PackedText {
       text_.emplace(text);
   }
 
-  /// Fills the batch with bundles [first, first + batch.size()) of the next `all`, and moves
-  /// `place` behind all of them. Without --documents `seed` and `step` choose the rows.
+  /// Fills the batch with the next bundles, and moves `place` behind them. Without --documents
+  /// `seed` and `step` choose the rows.
+  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step) {
+    draw(batch, place, seed, step, 0, batch.size());
+  }
+  /// The same on one of several ranks. Of the `all` bundles of the step, this rank's batch gets
+  /// those from `first` on; `place` moves behind all of them.
   void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step, int64_t first,
             int64_t all) {
     if (text_) return text_->draw(batch.rows(), seed, step, first);
@@ -53,9 +58,8 @@ class PackedText {
       batch.add(windows_->file(), windows_->held_out().row(b));
   }
 
-  /// For bits per byte: counts the targets, and the bytes that they stand for, of the step that was
-  /// drawn last, of all ranks, and of a validation, on rank 0. Without --documents there is none,
-  /// because RunLog has its own.
+  /// For bits per byte: counts targets and their bytes on rank 0, in the last step (of all ranks)
+  /// and in a validation. Without --documents it is empty, and RunLog counts.
   LossTargets targets() const {
     if (text_) return {};
     return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },
@@ -70,15 +74,15 @@ class PackedText {
 
 /// Validation in bundles, as Validation (common/run/validation.h) has it in sequences:
 ///
-///   HeldOut v(ctx, text, batch, each);
+///   BundleValidation v(ctx, text, batch, each);
 ///   while (v.next()) ... v.bundles().losses ...
 ///   v.mean();
-class HeldOut {
+class BundleValidation {
  public:
   /// @param each bundles at a time, at most those of a micro-batch
   /// @param comm ranks that share the bundles; null: this rank has all of them
-  HeldOut(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each,
-          Comm* comm = nullptr)
+  BundleValidation(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each,
+                   Comm* comm = nullptr)
       : ctx_(ctx),
         text_(text),
         batch_(batch),

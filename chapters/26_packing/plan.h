@@ -3,7 +3,7 @@
 // A document of n tokens has L = n - 1 positions: position i reads token i and learns token i + 1.
 // A document of one token has none. If L is more than T, the document is cut every T positions. A
 // later piece first reads the last target of the piece before, so no target is lost. To the model a
-// piece is a document of its own: its positions begin at 0, and it sees no other piece.
+// piece is a document of its own: its positions are numbered from 0, and it sees no other piece.
 //
 //   tokens     a b c d e f g      T = 4: two pieces
 //   piece 0    a b c d            learns b c d e
@@ -54,7 +54,7 @@ struct PackOptions {
     line.add("--end-of-text", end_of_text, "the token that ends a document",
              {.shown_default = "what the .idx says"});
     line.add("--pack", pack, "first fit decreasing, or greedy: one after the other");
-    line.add("--unpacked", unpacked, "the same plan with one document a row");
+    line.add("--unpacked", unpacked, "the same bundles with one document a row");
     line.add("--pack-window", window, "consecutive documents that are packed together");
     line.add("--row-documents", row_documents, "documents of a row at most");
   }
@@ -121,7 +121,7 @@ inline RowPlan plan_rows(std::span<const int64_t> lengths, int64_t T, int64_t M,
   return rows;
 }
 
-/// What a plan makes of documents: positions, and pairs of a query and a key that it sees.
+/// What packing makes of documents: positions, and pairs of a query and a key that it sees.
 struct PackCounts {
   int64_t rows = 0, pieces = 0;
   int64_t trained = 0;  ///< positions with a target

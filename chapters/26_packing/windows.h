@@ -30,7 +30,7 @@ class RowPlace {
                           to_string(options.pack), options.window, options.most(T), T)) {}
 
   int64_t window = 0;  ///< its number goes on at the end of the file
-  int64_t row = 0;     ///< of the window's plan
+  int64_t row = 0;     ///< in the window
 
   /// What the next step needs from a checkpoint. It is null without documents, and then ignored.
   nlohmann::json state() const {

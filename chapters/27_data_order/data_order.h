@@ -40,15 +40,15 @@ class OrderPlace : public RowPlace {
   OrderPlace(const SourceOptions& options, const PackOptions& packing, int64_t T, uint64_t seed_)
       : RowPlace(packing, T),
         seed(seed_),
-        counts(options.sources.size()),
-        dealt(counts),
-        targets(counts),
+        counts_at_begin(options.sources.size()),
+        counts_at_end(counts_at_begin),
+        targets(counts_at_begin),
         sources_(&options.sources) {}
 
   uint64_t seed;  ///< of the permutations; a resumed run goes on with this one
-  std::vector<int64_t>
-      counts;  ///< documents of each source that had been dealt when the window began
-  std::vector<int64_t> dealt;  ///< the same when it ended; equal to `counts` if it is not dealt yet
+  /// Documents of each source that had been dealt when the window began, and when it ended. Both
+  /// are equal if the window is not dealt yet.
+  std::vector<int64_t> counts_at_begin, counts_at_end;
   std::vector<int64_t> targets;  ///< learned of each source in all rows before this place
 
   /// Its name in a checkpoint: a place in --sources must not be taken for one in a file.
@@ -62,9 +62,9 @@ class OrderPlace : public RowPlace {
     for (size_t s = 0; s < sources_->size(); ++s)
       state["sources"].push_back({{"path", (*sources_)[s].path},
                                   {"weight", (*sources_)[s].weight},
-                                  {"content", (*sources_)[s].content},
-                                  {"count", counts[s]},
-                                  {"dealt", dealt[s]},
+                                  {"content", (*sources_)[s].checksum},
+                                  {"count", counts_at_begin[s]},
+                                  {"dealt", counts_at_end[s]},
                                   {"targets", targets[s]}});
     return state;
   }
@@ -78,15 +78,16 @@ class OrderPlace : public RowPlace {
     OrderPlace then = *this;
     for (size_t s = 0; s < sources_->size(); ++s) {
       const SourceFiles& here = (*sources_)[s];
-      const std::string path = all[s].at("path"), content = all[s].at("content");
+      const std::string path = all[s].at("path"), checksum = all[s].at("content");
       if (all[s].at("weight") != here.weight)
         throw UserError("the weight of source {} was {}; legal is the same, not {}", here.path,
                         all[s].at("weight").dump(), here.weight);
-      if (content != here.content)
-        throw UserError("source {} has other content: {} then, when it was {}, and {} now",
-                        here.path, content, path, here.content);
-      then.counts[s] = count_in(all[s].at("count"));
-      then.dealt[s] = count_in(all[s].at("dealt"));
+      if (checksum != here.checksum)
+        throw UserError(
+            "source {}: its files have changed; the checkpoint has {} (path {}), now {}", here.path,
+            checksum, path, here.checksum);
+      then.counts_at_begin[s] = count_in(all[s].at("count"));
+      then.counts_at_end[s] = count_in(all[s].at("dealt"));
       then.targets[s] = count_in(all[s].at("targets"));
     }
     then.seed = state.at("seed");
@@ -94,9 +95,11 @@ class OrderPlace : public RowPlace {
     *this = then;
   }
 
+  /// Leaves out counts_at_end, because a window that is not dealt yet does not have it, and
+  /// `targets`, which follow from the rest.
   bool operator==(const OrderPlace& other) const {
     return window == other.window && row == other.row && seed == other.seed &&
-           counts == other.counts;
+           counts_at_begin == other.counts_at_begin;
   }
 
  private:
@@ -140,7 +143,7 @@ class DataOrder {
       const bool is_own = b >= own.begin && b < own.end;
       if (is_own) step.bundles.emplace_back();
       for (const int64_t i : window_.rows[static_cast<size_t>(step.after.row)]) {
-        const Dealt& from = dealt_[static_cast<size_t>(i)];
+        const Origin& from = origins_[static_cast<size_t>(i)];
         Piece piece = window_.pieces[static_cast<size_t>(i)];
         step.after.targets[from.source] += piece.length;
         if (own.begin == 0) step.learned += from.file->count_targets(piece.begin, piece.length);
@@ -161,7 +164,7 @@ class DataOrder {
 
  private:
   /// Where a piece comes from.
-  struct Dealt {
+  struct Origin {
     size_t source;
     const DocumentFile* file;
   };
@@ -170,8 +173,8 @@ class DataOrder {
   bool find_row(OrderPlace& place) {
     open(place);
     while (place.row >= window_.size()) {
-      if (place.dealt == place.counts) return false;
-      place.counts = place.dealt;
+      if (place.counts_at_end == place.counts_at_begin) return false;
+      place.counts_at_begin = place.counts_at_end;
       place.row = 0;
       ++place.window;
       open(place);
@@ -182,30 +185,32 @@ class DataOrder {
   /// Deals the documents of the window of `place`, which is kept until another is asked for. If the
   /// end of an epoch has cut a window, it stays cut in a run that goes on with more epochs.
   void open(OrderPlace& place) {
-    if (place.window != number_ || place.seed != seed_ || place.counts != before_) deal(place);
-    place.dealt = after_;
+    if (place.window != number_ || place.seed != seed_ || place.counts_at_begin != counts_at_begin_)
+      deal(place);
+    place.counts_at_end = counts_at_end_;
   }
 
   void deal(const OrderPlace& place) {
     const auto sum = [](const std::vector<int64_t>& all) {
       return std::accumulate(all.begin(), all.end(), int64_t{0});
     };
-    const int64_t known = sum(place.dealt) - sum(place.counts);  // 0: not dealt before
+    // Documents of the window; 0: not dealt before.
+    const int64_t known = sum(place.counts_at_end) - sum(place.counts_at_begin);
     number_ = place.window;
     seed_ = place.seed;
-    before_ = after_ = place.counts;
+    counts_at_begin_ = counts_at_end_ = place.counts_at_begin;
     std::vector<Piece> pieces;
-    dealt_.clear();
+    origins_.clear();
     for (int64_t n = 0; n < (known > 0 ? known : packing_.window); ++n) {
-      const size_t s = next_source(weights_, after_);
-      const int64_t c = after_[s], documents = sources_[s].documents();
+      const size_t s = next_source(weights_, counts_at_end_);
+      const int64_t c = counts_at_end_[s], documents = sources_[s].documents();
       const int64_t epoch = c / documents;
       if (known <= 0 && options_.epochs > 0 && epoch >= options_.epochs) break;
       const Permutation order(place.seed, static_cast<int64_t>(s), epoch, documents);
       const Source::Place found = sources_[s].find(order.at(c % documents));
       cut(found.tokens, T_, pieces);
-      dealt_.resize(pieces.size(), {s, found.file});
-      ++after_[s];
+      origins_.resize(pieces.size(), {s, found.file});
+      ++counts_at_end_[s];
     }
     window_ = Window(std::move(pieces), packing_, T_);
   }
@@ -219,9 +224,9 @@ class DataOrder {
   // The present window.
   int64_t number_ = -1;
   uint64_t seed_ = 0;
-  std::vector<int64_t> before_, after_;  ///< documents of each source dealt before it, and after
+  std::vector<int64_t> counts_at_begin_, counts_at_end_;  ///< as in OrderPlace
   Window window_;
-  std::vector<Dealt> dealt_;  ///< of each piece
+  std::vector<Origin> origins_;  ///< of each piece
 };
 
 }  // namespace ladder

@@ -2,16 +2,16 @@
 // the run each source is within one document of its share.
 //
 // Let w be a source's weight and W the sum of all weights. Of the first t documents, t w / W should
-// be of the source. When document t is next, c of those before it are. The source's next document,
-// number c + 1, has two times:
+// be of the source. When document t is next, c documents of the source are among the t - 1 dealt so
+// far. Two times say when the source gets its next one, number c + 1:
 //
-//   behind   t w > W c             from the first such t on, it is not too early
-//   due      ceil((c + 1) W / w)   the last t at which it is not too late
+//   behind   t w > W c             from the first such t on, it may get document t
+//   due      ceil((c + 1) W / w)   the last t at which it must get it
 //
 // Of the sources that are behind, take the one that is due first: earliest deadline first. Then no
-// document is ever late (Tijdeman, "The chairman assignment problem", Discrete Math. 32, 1980), so
-// |c - t w / W| < 1 at every t. It looks natural to take the source with the largest t w / W - c,
-// but with weights 1, 1, 1, 11, 11 that breaks the bound.
+// document is ever late (Tijdeman, "The chairman assignment problem", Discrete Math. 32, 1980). So
+// |c' - t w / W| < 1 at every t, where c' is the count after document t. It looks natural to take
+// the source with the largest t w / W - c, but with weights 1, 1, 1, 11, 11 that breaks the bound.
 //
 // Drawing a source at random keeps the weights only in the mean: after t documents its count is off
 // by some sqrt(t w / W).
@@ -44,7 +44,7 @@ inline size_t next_source(std::span<const int64_t> weights, std::span<const int6
     first = s;
     first_due = due;
   }
-  CHECK(first < weights.size(), "no source is behind at sample {}", t);
+  CHECK(first < weights.size(), "no source is behind at document {}", t);
   return first;
 }
 

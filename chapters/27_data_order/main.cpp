@@ -51,7 +51,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("27_data_order: sources, epochs, and a resume on any ranks")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.packing, o.sources, o.fault);
-  o.sources.look(o.run, o.packing);
+  o.sources.find_files(o.run, o.packing);  // and reads them once: ranks compare checksums
   return o;
 }
 
@@ -296,7 +296,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
 
 /// Mean loss of the held-out text, shared among ranks.
 float validate(const Layout& layout, Memory& m, const OrderedText& text) {
-  HeldOut v(m.ctx, text.held_out(), m.batch, layout.micro, &m.comm);
+  BundleValidation v(m.ctx, text.validation_text(), m.batch, layout.micro, &m.comm);
   while (v.next()) {
     const Bundles& part = v.bundles();
     const Activations acts = m.acts.first(part.row_count());
@@ -313,7 +313,7 @@ void train(const Options& o, const Layout& layout, Memory& m, OrderedText& text,
   for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
-    if (!text.more()) log.end_after(step);
+    if (!text.more()) log.end_after(step);  // --epochs: fewer rows are left than a step has
     log.end_step(record);
     if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));

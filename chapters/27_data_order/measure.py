@@ -5,14 +5,14 @@ import shutil
 from measure import ROOT, TEXT, run, table, take_turns
 
 CHAPTER = "27_data_order"
-SOURCES = "--sources runs/bible.txt:3,runs/part.txt:1"
+SOURCES = "--sources runs/bible.txt:3,runs/lines.txt:1"
 DOCUMENTS = f"--documents --end-of-text 10 --pack-window 64 --threads 1 {SOURCES}"
 SMALL = f"--model tiny --layers 2 --batch 8 {DOCUMENTS}"
 HALF = ROOT / "runs/half27"
 
 
 def first_lines(count):
-    path = ROOT / "runs/part.txt"
+    path = ROOT / "runs/lines.txt"
     path.write_bytes(b"".join(TEXT.read_bytes().splitlines(True)[:count]))
     return path
 
@@ -57,12 +57,12 @@ def reading(part):
 def measure():
     part = first_lines(12)
     return "\n\n".join([
-        f"`{SMALL}`, and `--data runs/part.txt`: the lines of the Bible, and again its first 12. A line of "
-        "`part.txt` is held out, and its epochs are of 11 documents.",
+        f"`{SMALL} --data runs/lines.txt`, where `lines.txt` is `head -n 12 runs/bible.txt`. One of its lines is "
+        "held out, and its epochs are of 11 documents.",
         resumes(part),
         "The same run, 60 steps on one rank:",
         shares(part),
-        "Reading ahead, three rounds in turn. The first column is the rate of the thread without the time when it "
-        "waits; the second is the rate at which one thread trains.",
+        "Reading ahead, three rounds in turn. Column 2 is the rate of the reading thread without the time when it "
+        "waits. Column 3 is the rate at which one thread trains.",
         reading(part),
     ])

@@ -48,11 +48,11 @@ class OrderedText {
     read_ahead(place);
   }
 
-  /// Whether the data has a step after the last one that was drawn. The same on all ranks.
+  /// Whether the data has a step after the last one that was drawn. The same on all ranks. With
+  /// --epochs it waits until that step is read, and waited_ns_ does not count this.
   bool more() const { return sources_.epochs == 0 || ahead_.get().whole; }
 
-  /// For validation.
-  const PackedText& held_out() const { return text_; }
+  const PackedText& validation_text() const { return text_; }
 
   /// Counts targets as PackedText does.
   LossTargets targets() const {
@@ -63,9 +63,9 @@ class OrderedText {
 
   /// Prints what was read of each source, and puts it into --report.
   void report(RunLog& log, const OrderPlace& place) const {
-    for (size_t s = 0; s < place.counts.size(); ++s) {
+    for (size_t s = 0; s < place.targets.size(); ++s) {
       const SourceFiles& source = sources_.sources[s];
-      const int64_t documents = order_->sources()[s].documents(), count = place.dealt[s];
+      const int64_t documents = order_->sources()[s].documents(), count = place.counts_at_end[s];
       log.note(fmt::format(
           "{}: weight {}, {} documents dealt, {:.2f} epochs of {}; {} tokens learned", source.path,
           source.weight, count, static_cast<double>(count) / static_cast<double>(documents),

@@ -34,7 +34,7 @@ struct SourceFiles {
   std::string path;  ///< as given: a file or a directory
   int64_t weight;
   std::vector<std::string> files = {};
-  std::string content = {};  ///< "2 files, 0123456789abcdef": the same wherever they lie
+  std::string checksum = {};  ///< "2 files, 0123456789abcdef": the same wherever they lie
 };
 
 /// Reads "web.bin:3". @throws UserError that says what is legal
@@ -74,8 +74,8 @@ inline bool is_data(const std::string& file, const RunOptions& run) {
 }
 
 /// A checksum of all files of a source, and of what says where their documents end.
-inline std::string content_of(const std::vector<std::string>& files, const RunOptions& run,
-                              std::optional<int64_t> end_of_text) {
+inline std::string checksum_of(const std::vector<std::string>& files, const RunOptions& run,
+                               std::optional<int64_t> end_of_text) {
   Checksum sum;
   for (const std::string& file : files) {
     InputFile(file, "--sources");  // throws if it cannot be read
@@ -94,7 +94,7 @@ inline std::string content_of(const std::vector<std::string>& files, const RunOp
 struct SourceOptions {
   std::vector<std::string> given;
   int64_t epochs = 0;
-  std::vector<SourceFiles> sources = {};  ///< `given`, after look()
+  std::vector<SourceFiles> sources = {};  ///< `given`, after find_files()
 
   void add_to(CommandLine& line) {
     line.group("27_data_order");
@@ -108,9 +108,10 @@ struct SourceOptions {
 
   bool on() const { return !given.empty(); }
 
-  /// Finds the files and takes their checksums, which ranks compare with each other.
+  /// Finds the files of each source and, unless --plan-only is given, reads them whole for a
+  /// checksum. Each becomes a line of run.flags, because ranks compare these.
   /// @throws UserError if a file is missing, or a flag impossible
-  void look(RunOptions& run, const PackOptions& packing) {
+  void find_files(RunOptions& run, const PackOptions& packing) {
     require_range("--epochs", epochs, 0, kMaxCount);
     if (!on() && epochs > 0) throw UserError("--epochs {} needs --sources", epochs);
     if (on() && !packing.documents)
@@ -121,8 +122,8 @@ struct SourceOptions {
       W += source.weight;
       source.files = files_of(source.path);
       if (run.plan_only) continue;
-      source.content = content_of(source.files, run, packing.end_of_text);
-      run.flags.push_back({"the content of --sources " + source.path, source.content});
+      source.checksum = checksum_of(source.files, run, packing.end_of_text);
+      run.flags.push_back({"the content of --sources " + source.path, source.checksum});
     }
     if (W > kMaxWeights)
       throw UserError("the weights of --sources sum to {}; legal are at most {}", W, kMaxWeights);

@@ -53,7 +53,7 @@ struct Files {
     packing.row_documents = 3;
     sources.given = {"a.txt:3", "b.txt:2"};
     sources.epochs = epochs;
-    sources.look(run, packing);
+    sources.find_files(run, packing);
     gpt.seq_len = 8;
   }
   OrderPlace place(uint64_t seed) const { return {sources, packing, gpt.seq_len, seed}; }
@@ -130,8 +130,8 @@ void run_refusals(Sheet& sheet) {
   other.sources.sources[0].weight = 2;
   sheet.text("refused/weight", answer(other, state));
   other = files;
-  other.sources.sources[1].content += "x";
-  sheet.text("refused/content", answer(other, state));
+  other.sources.sources[1].checksum += "x";
+  sheet.text("refused/checksum", answer(other, state));
   other = files;
   other.sources.sources.pop_back();
   sheet.text("refused/number", answer(other, state));

@@ -1,4 +1,4 @@
-// A document changes no bit of another's loss. Positions that begin anew do not see to that:
+// A document changes no bit of another's loss. Position numbers that restart do not see to that:
 // without the mask of attention a document changes those behind it (as in nanoVLM, issue 204).
 #include <gtest/gtest.h>
 
@@ -24,15 +24,15 @@ class Isolation : public ::testing::TestWithParam<const char*> {
     write_file(home_ / "text.txt", text);
     PackedText packed({.path = home_ / "text.txt", .seq_len = kRow, .vocab = gpt_.vocab}, options_);
     RowPlace place(options_, kRow);
-    packed.draw(batch_, place, /*seed=*/1, /*step=*/0, /*first=*/0, kB);
+    packed.draw(batch_, place, /*seed=*/1, /*step=*/0);
     const Bundles all = batch_.slice(0, kB);
     forward(all, mask);
     const float* loss = all.losses.data<float>();
     return {loss, loss + all.losses.size()};
   }
 
-  /// Without `mask` blocks take rows for sequences. Positions of GPT-2 begin anew before them;
-  /// those of LLaMA, which are in the blocks, do not.
+  /// Without `mask` blocks take rows for sequences. The position numbers of GPT-2 restart
+  /// before them; those of LLaMA, which are in the blocks, do not.
   void forward(const Bundles& all, bool mask) {
     ctx_.documents = all.documents;
     Ctx in_blocks = ctx_;

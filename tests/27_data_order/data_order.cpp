@@ -93,8 +93,8 @@ TEST_F(DataOrderTest, NegativeControlARowAWindowAndACountMatter) {
   ++other.row;
   EXPECT_NE(steps(sources, other, 8, 1, 2), wanted);
   other = at;
-  --other.counts[0];
-  ++other.counts[1];
+  --other.counts_at_begin[0];
+  ++other.counts_at_begin[1];
   EXPECT_NE(steps(sources, other, 8, 1, 2), wanted);
   other = at;
   ++other.seed;
@@ -184,7 +184,7 @@ TEST_F(DataOrderTest, AMillionDocumentsTakeNoMemory) {
     at = order.read(at, 1000, {0, 8}).after;
     most = std::max(most, allocated() - before);
   }
-  EXPECT_GE(at.counts[0], 20 * 8000 - packing_.window);
+  EXPECT_GE(at.counts_at_begin[0], 20 * 8000 - packing_.window);
   EXPECT_LT(most, kMost);
   if (test::kSanitized) return;  // another allocator
   const std::vector<int64_t> control(kDocuments);

@@ -39,7 +39,7 @@ class DocumentFiles : public ::testing::Test {
   SourceOptions look(const std::vector<std::string>& given, int64_t epochs = 0) {
     SourceOptions sources{.given = {}, .epochs = epochs};
     for (const std::string& source : given) sources.given.push_back(home_ / source);
-    sources.look(run_, packing_);
+    sources.find_files(run_, packing_);
     return sources;
   }
   OrderPlace place(const SourceOptions& sources) const { return {sources, packing_, kT, 1}; }

@@ -70,7 +70,7 @@ TEST(Permutation, FavorsNoPlaceAndNoNeighbor) {
 }
 
 /// The largest |c W - t w| of any source and any t up to three rounds. Below W: less than one
-/// sample off. `next` chooses.
+/// document off. `next` chooses.
 template <class Next>
 int64_t largest_error(const std::vector<int64_t>& weights, Next&& next) {
   const int64_t W = std::accumulate(weights.begin(), weights.end(), int64_t{0});
@@ -106,7 +106,7 @@ void for_weights(size_t n, int64_t most, F&& f) {
   }
 }
 
-TEST(Dealing, EveryBeginningIsWithinOneSampleOfTheWeights) {
+TEST(Dealing, EveryBeginningIsWithinOneDocumentOfTheWeights) {
   const auto holds = [](const std::vector<int64_t>& weights) {
     const int64_t W = std::accumulate(weights.begin(), weights.end(), int64_t{0});
     EXPECT_LT(largest_error(weights, next_source), W) << fmt::format("{}", fmt::join(weights, ","));

@@ -73,7 +73,8 @@ TEST_F(DataOrderRuns, ACheckpointRefusesAnotherOrder) {
             "its rows were planned with");
   refused(files + "--sources a.bin:2,b.bin:1", "the weight of source a.bin was 3; legal is the");
   refused(files + "--sources a.bin:3", "it has 2 sources; legal are as many, not 1");
-  refused(files + "--sources a.bin:3,c.bin:1", "source c.bin has other content: 1 file, ");
+  refused(files + "--sources a.bin:3,c.bin:1",
+          "source c.bin: its files have changed; the checkpoint has 1 file, ");
   std::filesystem::create_directory(path("moved"));
   for (const std::string name : {"a.bin", "a.idx"})
     std::filesystem::rename(path(name), path("moved/" + name));
@@ -82,7 +83,7 @@ TEST_F(DataOrderRuns, ACheckpointRefusesAnotherOrder) {
   std::string index = read("b.idx");
   ++index[34], --index[38], index[34 + 4 * 20 + 8] += 2;
   write("b.idx", index);
-  refused(files + "--sources moved:3,b.bin:1", "source b.bin has other content");
+  refused(files + "--sources moved:3,b.bin:1", "source b.bin: its files have changed");
 }
 
 TEST_F(DataOrderRuns, NegativeControlAStateThatIsAnother) {
