@@ -3,8 +3,8 @@
 // No tree of floating-point sums fits both the cuts of ZeRO and those of tensor parallelism. So a
 // leaf of 16 squares is summed in double, and becomes an integer multiple of 2^-80. This integer is
 // spread over limbs of 32 bits, each of which is held in an int64: limb j weighs 2^(32 j - 80).
-// Limbs of different threads, calls and ranks are added as integers. No limb overflows below 2^31
-// leaves.
+// Limbs of different threads, calls and ranks are added as integers. A rank may add up to 2^31
+// leaves. Then it carries, so that no sum over ranks overflows.
 #pragma once
 
 #include <array>
@@ -66,6 +66,18 @@ constexpr void add_to_limbs(int64_t* limbs, double leaf) {
   const LeafLimbs pieces = limbs_of(leaf);
   for (int i = 0; i < 3 && pieces.first + i < kNonfiniteLimb; ++i)
     limbs[pieces.first + i] += pieces.part[static_cast<size_t>(i)];
+}
+
+/// Leaves the number as it is, and every limb but the last of the number below 2^32.
+constexpr void carry_limbs(int64_t* limbs) {
+  constexpr int64_t kLast = kNonfiniteLimb - 1;
+  uint64_t carry = 0;
+  for (int64_t j = 0; j < kLast; ++j) {
+    const uint64_t sum = static_cast<uint64_t>(limbs[j]) + carry;
+    limbs[j] = static_cast<int64_t>(sum & 0xFFFFFFFFu);
+    carry = sum >> kLimbBits;
+  }
+  limbs[kLast] += static_cast<int64_t>(carry);
 }
 
 /// 2^exponent, which must be a normal double.

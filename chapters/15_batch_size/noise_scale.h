@@ -98,6 +98,7 @@ class SmallNorms {
   double mean_square(const Ctx& ctx, Comm& comm, int64_t parts, float scale) {
     const double weight = static_cast<double>(parts) / double{scale};
     ctx.synchronize();
+    carry_limbs(limbs_.data<int64_t>());
     comm.all_reduce(limbs_);
     return limbs_value(limbs_.data<int64_t>()) * weight * weight /
            static_cast<double>(count_ * comm.size());

@@ -34,6 +34,7 @@ double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, T
   }
   add();
   ctx.synchronize();
+  carry_limbs(limbs.data<int64_t>());
   if (others) others->all_reduce(limbs);
   return std::sqrt(limbs_value(limbs.data<int64_t>()));
 }

@@ -104,6 +104,20 @@ TEST(Limbs, TheSameIntegerHasTheSameValue) {
   EXPECT_EQ(limbs_value(high.data()), std::ldexp(10.0 * 0x1p32 + 7, -kFractionBits));
 }
 
+/// Added without a carry, the limbs of these ranks would not fit into 64 bits.
+TEST(Limbs, ManyRanksWithManyLeaves) {
+  Limbs sum{};
+  for (int rank = 0; rank < 64; ++rank) {
+    Limbs own{};
+    own[1] = own[2] = int64_t{1} << 62;
+    const double before = limbs_value(own.data());
+    carry_limbs(own.data());
+    EXPECT_EQ(limbs_value(own.data()), before);
+    for (size_t j = 0; j < own.size(); ++j) sum[j] += own[j];
+  }
+  EXPECT_EQ(limbs_value(sum.data()), 0x1p68 * (limb_weight(1) + limb_weight(2)));
+}
+
 TEST(Limbs, SmallAndLarge) {
   EXPECT_EQ(limbs_value(sum_of({}).data()), 0);
   EXPECT_EQ(limbs_value(sum_of({0.0, 0.0}).data()), 0);
