@@ -14,6 +14,7 @@ namespace ladder {
 namespace {
 
 constexpr int64_t kByteAlign = 64;
+constexpr uint8_t kUnwritten = 0xFF;  // of floats it makes NaN
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kLarge = 2 * kHugePage;
 
@@ -96,7 +97,8 @@ void Arena::fill(const Tensor& tensor, uint8_t value) const {
     std::memset(tensor.ptr, value, static_cast<size_t>(tensor.bytes()));
 }
 
-Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape) {
+Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape,
+                       uint8_t value) {
   Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};
   const int64_t bytes = tensor.bytes();
   if (!dry_run()) {
@@ -109,7 +111,7 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
                                     to_string(shape), bytes, text_of(current_),
                                     left_in(place, device_)));
     tensor.ptr = block.memory.get();
-    fill(tensor, 0xFF);
+    fill(tensor, value);
     blocks_.push_back(std::move(block));
   }
   count(mem, bytes);
@@ -126,17 +128,16 @@ void Arena::count(Mem mem, int64_t bytes) {
 }
 
 Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
-  return alloc_in(device_ ? Place::Device : Place::Host, mem, std::move(name), dtype, shape);
+  return alloc_in(own(), mem, std::move(name), dtype, shape, kUnwritten);
 }
 
 Tensor Arena::shared(Mem mem, std::string name, Dtype dtype, Shape shape) {
-  return alloc_in(device_ ? Place::Shared : Place::Host, mem, std::move(name), dtype, shape);
+  const Place place = device_ ? Place::Shared : Place::Host;
+  return alloc_in(place, mem, std::move(name), dtype, shape, kUnwritten);
 }
 
 Tensor Arena::zeros(Mem mem, std::string name, Dtype dtype, Shape shape) {
-  const Tensor tensor = alloc(mem, std::move(name), dtype, shape);
-  if (tensor) fill(tensor, 0);
-  return tensor;
+  return alloc_in(own(), mem, std::move(name), dtype, shape, 0);
 }
 
 void Arena::release(Tensor& tensor) {

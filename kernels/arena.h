@@ -101,7 +101,10 @@ class Arena {
     int64_t bytes;
   };
 
-  Tensor alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape);
+  /// Every byte is `value`.
+  Tensor alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape, uint8_t value);
+  /// Where alloc() and zeros() find memory.
+  Place own() const { return device_ ? Place::Device : Place::Host; }
   void count(Mem mem, int64_t bytes);
   Memory take(Place place, Mem mem, int64_t bytes) const;
   void fill(const Tensor& tensor, uint8_t value) const;
