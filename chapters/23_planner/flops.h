@@ -18,9 +18,6 @@
 
 namespace ladder::planner {
 
-/// How much of a forward is computed twice.
-enum class Twice : uint8_t { Nothing, Attention, All };
-
 /// Operations of one token in forward: of the matrices of all blocks, of the head, of scores and
 /// values.
 struct ForwardFlops {
@@ -45,12 +42,11 @@ inline double causal_flops(const GptConfig& gpt) {
   return model_flops(gpt) - 1.5 * forward_flops(gpt).attention;
 }
 
-inline double hardware_flops(const GptConfig& gpt, Twice twice) {
+/// @param blocks_again,attention_again the shares of all blocks whose matrices, or whose attention,
+/// are computed again: 0 to 1
+inline double hardware_flops(const GptConfig& gpt, double blocks_again, double attention_again) {
   const auto [blocks, head, attention] = forward_flops(gpt);
-  const double again = twice == Twice::All         ? blocks + attention
-                       : twice == Twice::Attention ? attention
-                                                   : 0;
-  return model_flops(gpt) + again;
+  return model_flops(gpt) + blocks_again * blocks + attention_again * attention;
 }
 
 /// MFU or HFU, depending on which FLOPs are given.

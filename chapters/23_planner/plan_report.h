@@ -32,11 +32,14 @@ inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
   const double rate = static_cast<double>(job.tokens()) / plan.seconds();
   const double peak = device.peak(job.precision.name);
   const Recompute recompute = recompute_of(job, plan.layout);
-  const Twice twice = recompute.drops_blocks()          ? Twice::All
-                      : recompute.attention_again() > 0 ? Twice::Attention
-                                                        : Twice::Nothing;
+  const auto share = [&](int64_t blocks) {
+    const int64_t all = job.gpt.layers / (plan.layout.pp * plan.layout.chunks);
+    return static_cast<double>(blocks) / static_cast<double>(all);
+  };
+  const double hardware =
+      hardware_flops(job.gpt, share(recompute.blocks_again()), share(recompute.attention_again()));
   return {rate, utilisation(model_flops(job.gpt), rate, job.gpus, peak),
-          utilisation(hardware_flops(job.gpt, twice), rate, job.gpus, peak),
+          utilisation(hardware, rate, job.gpus, peak),
           utilisation(causal_flops(job.gpt), rate, job.gpus, peak)};
 }
 

@@ -49,7 +49,7 @@ TEST(Published, ParametersOfMegatron) {
 
 /// Days for `tokens` at so many operations a second and device, all of a forward done twice.
 double days(const GptConfig& config, double tokens, double devices, double rate) {
-  return tokens * hardware_flops(config, Twice::All) / (devices * rate) / 86400;
+  return tokens * hardware_flops(config, 1, 1) / (devices * rate) / 86400;
 }
 
 // 2104.04473, section 5.1: GPT-3 on 300 B tokens takes 34 days on 1,024 A100 at 140 TFLOP/s, by the
@@ -90,7 +90,7 @@ TEST(Published, Utilisations) {
     EXPECT_NEAR(100 * utilisation(model_flops(config) + attention, rate, row.gpus, 312e12), row.hfu,
                 0.25)
         << row.name;
-    EXPECT_EQ(hardware_flops(config, Twice::Attention), model_flops(config) + attention / 3);
+    EXPECT_EQ(hardware_flops(config, 0, 1), model_flops(config) + attention / 3);
   }
 }
 
