@@ -13,9 +13,11 @@
 //
 // The sum over ranks comes before the sum over micro-steps. So the sequences of a micro-step must
 // be neighbors over all ranks: in micro-step k rank r takes MBS sequences, from number (k N + r)
-// MBS on. Each sum is a subtree of the batch, as before.
+// MBS on. Each sum is a subtree of the batch, as before, if N MBS is a power of two, or if there is
+// only one micro-step.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -30,6 +32,22 @@
 #include "kernels/kernels.h"
 
 namespace ladder {
+
+/// GA, where a rank has `share` sequences of the batch, and `micro` of them in a micro-step.
+/// @param ranks sum each micro-step
+/// @throws UserError if what they sum is no subtree of the batch, and an exact reduction would have
+/// other bits
+inline int64_t micro_steps(const DdpOptions& options, int64_t batch, int64_t share, int64_t micro,
+                           int64_t ranks) {
+  const int64_t sequences = ranks * micro;
+  const bool sub_tree = sequences == batch || std::has_single_bit(static_cast<uint64_t>(sequences));
+  if (is_exact(options.reduction) && !sub_tree)
+    throw UserError(
+        "the ranks sum {} sequences in a micro-step, which are no subtree of a batch of {}; legal "
+        "with --reduction {} are 1, 2, 4, 8, ..., and the whole batch",
+        sequences, batch, to_string(options.reduction));
+  return share / micro;
+}
 
 /// This rank's chunks of all gradients. They are summed over micro-steps as by GradTree (chapter
 /// 04).

@@ -78,7 +78,8 @@ struct Layout {
   int64_t dp = mesh[Axis::Data];              ///< ranks with other sequences
   int64_t share = o.ddp.share(batch, dp);     ///< sequences of a step on one rank
   int64_t micro = o.context.micro(o.accumulate.micro(share));  ///< MBS, sequences of a micro-batch
-  int64_t GA = share / micro;                                  ///< micro-batches of a step
+  /// Micro-batches of a step.
+  int64_t GA = micro_steps(o.ddp, batch, share, micro, dp);
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
   ContextShape context{own, gpt, acts.dtype};
