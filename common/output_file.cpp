@@ -20,6 +20,8 @@ fs::path resolved(const fs::path& path) {
   return found.has_filename() ? found : found.parent_path();
 }
 
+fs::path partial_of(const fs::path& path) { return resolved(path) += kPartial; }
+
 // A directory that this program may not read cannot be synchronized, either.
 bool sync_directory(const fs::path& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -33,8 +35,7 @@ bool sync_directory(const fs::path& dir) {
 
 // Through symbolic links: the file is replaced, not the link, unless that leads nowhere.
 OutputFile::OutputFile(const std::string& path, std::string what)
-    : what_(std::move(what)), path_(resolved(path)), partial_(path_) {
-  partial_ += kPartial;
+    : what_(std::move(what)), path_(resolved(path)), partial_(partial_of(path)) {
   std::error_code ignored;
   const bool exists = fs::exists(path_, ignored);
   if (exists && !fs::is_regular_file(path_, ignored))

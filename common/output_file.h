@@ -20,6 +20,9 @@ bool sync_directory(const std::filesystem::path& dir);
 
 inline constexpr std::string_view kPartial = ".partial";
 
+/// NAME.partial, which OutputFile(NAME) writes. Symbolic links are followed, as by resolved().
+std::filesystem::path partial_of(const std::filesystem::path& path);
+
 /// Writes NAME.partial, which commit() renames to NAME. Until then, and for good if the program
 /// dies, an older NAME is untouched.
 ///

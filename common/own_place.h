@@ -22,18 +22,28 @@ inline NamedPaths named_paths(const std::string& flag, const std::vector<std::st
   return all;
 }
 
-/// @throws UserError if `output` is one of `taken`, or one lies in the other
+/// @throws UserError if `output` or its NAME.partial is one of `taken`, or one lies in the other
 inline void require_own_place(const NamedPath& output, const NamedPaths& taken) {
   const auto lies_in = [](const std::filesystem::path& path, const std::filesystem::path& other) {
     return std::ranges::mismatch(other, path).in1 == other.end();
   };
-  for (const auto& [flag, path] : taken) {
-    if (path.empty() || output.second.empty()) continue;
-    const std::filesystem::path place = resolved(output.second), other = resolved(path);
-    if (lies_in(place, other) || lies_in(other, place))
-      throw UserError("{} {}: would write in {} {}; legal is another name", output.first,
-                      output.second, flag, path);
-  }
+  if (output.second.empty()) return;
+  for (const std::filesystem::path& place : {resolved(output.second), partial_of(output.second)})
+    for (const auto& [flag, path] : taken) {
+      if (path.empty()) continue;
+      const std::filesystem::path other = resolved(path);
+      if (lies_in(place, other) || lies_in(other, place))
+        throw UserError("{} {}: would write in {} {}; legal is another name", output.first,
+                        output.second, flag, path);
+    }
+}
+
+/// The same, and `output` and its NAME.partial join `taken`. @throws UserError
+inline void take_place(const NamedPath& output, NamedPaths& taken) {
+  require_own_place(output, taken);
+  if (output.second.empty()) return;
+  taken.push_back(output);
+  taken.emplace_back(output.first, partial_of(output.second).string());
 }
 
 }  // namespace ladder

@@ -206,6 +206,7 @@ void print_encoded(const EncodeReport& report, const TokenWriter& writer) {
 }
 
 void train(const Files& files, const TrainOptions& o) {
+  check_tokenizer_place(files.out, named_paths("--data", files.data));
   const std::clock_t start = std::clock();
   const std::vector<WordCount> words = read_words(files, o);
   Vocabulary vocabulary(o.ties, o.vocab - 1);
@@ -224,16 +225,17 @@ void train(const Files& files, const TrainOptions& o) {
   write_tokenizer(files.out, finished(vocabulary, o.split));
 }
 
-/// @throws UserError if --out is what encode and decode read
-void check_out(const Files& files, const TokenizerOptions& o) {
+/// @throws UserError if a file that is written is what encode and decode read
+void check_out(const Files& files, const TokenizerOptions& o, const std::string& out) {
   NamedPaths taken = named_paths("--data", files.data);
   taken.emplace_back("--tokenizer", o.path);
-  require_own_place({"--out", files.out}, taken);
+  require_own_place({"--out", out}, taken);
 }
 
 void encode(const Files& files, const TokenizerOptions& o, EncodeFlags flags) {
   const Tokenizer tokenizer = o.read();
-  check_out(files, o);
+  check_out(files, o, files.out);
+  if (flags.format == TokenFile::Megatron) check_out(files, o, index_path(files.out));
   flags.encode.threads = files.threads;
   TokenWriter writer(files.out, flags.format, token_kind(o.tokens, tokenizer));
   const EncodeReport report = encode_files(tokenizer, files.data, flags.encode, writer);
@@ -243,7 +245,7 @@ void encode(const Files& files, const TokenizerOptions& o, EncodeFlags flags) {
 
 void decode(const Files& files, const TokenizerOptions& o, const DecodeFlags& flags) {
   const Tokenizer tokenizer = o.read();
-  check_out(files, o);
+  check_out(files, o, files.out);
   const TokenKind kind = token_kind(o.tokens, tokenizer);
   OutputFile out(files.out, "--out");
   for (const std::string& path : files.data)

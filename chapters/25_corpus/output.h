@@ -57,22 +57,23 @@ class Output {
   /// @param taken what no file may be. The files join it
   /// @throws UserError if a file cannot be made, or is taken
   Output(const std::string& out, const std::vector<std::string>& data, NamedPaths& taken)
-      : directory_(out),
-        is_directory_(out.ends_with('/') || std::filesystem::is_directory(resolved(out))) {
+      : directory_(out) {
+    std::error_code ignored;
+    is_directory_ = out.ends_with('/') || std::filesystem::is_directory(resolved(out), ignored);
     NamedPaths names;
     for (const std::string& path : data) {
       const NamedPath name{"--out", name_of(path)};
-      require_own_place(name, taken);
-      if (is_directory_ && std::ranges::find(names, name) != names.end())
+      const bool is_known = std::ranges::find(names, name) != names.end();
+      if (is_directory_ && is_known)
         throw UserError("--out {}: two files of --data have the name {}", out,
                         name_of(path).filename().string());
-      if (is_directory_ || names.empty()) names.push_back(name);
+      if (is_known) continue;
+      take_place(name, taken);
+      names.push_back(name);
     }
-    std::error_code ignored;
     is_new_ = is_directory_ && std::filesystem::create_directory(directory_, ignored);
     for (const auto& [flag, name] : names)
       files_.push_back(std::make_unique<LineWriter>(name, flag));
-    taken.insert(taken.end(), names.begin(), names.end());
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -92,7 +93,7 @@ class Output {
     return is_directory_ ? directory_ / std::filesystem::path(data).filename() : directory_;
   }
   std::filesystem::path directory_;  ///< or the one file
-  bool is_directory_, is_new_ = false;
+  bool is_directory_ = false, is_new_ = false;
   std::vector<std::unique_ptr<LineWriter>> files_;
 };
 

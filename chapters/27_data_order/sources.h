@@ -80,7 +80,8 @@ inline std::string checksum_of(const std::vector<std::string>& files, const RunO
   for (const std::string& file : files) {
     InputFile(file, "--sources");  // throws if it cannot be read
     const std::string index = DocumentFile::index_of(file);
-    const bool indexed = !end_of_text && index != file && std::filesystem::exists(index);
+    std::error_code ignored;
+    const bool indexed = !end_of_text && index != file && std::filesystem::exists(index, ignored);
     const std::string all =
         fmt::format("{}, {}{}", identity_of(file, FilePart::All),
                     indexed ? identity_of(index, FilePart::All)
@@ -121,6 +122,10 @@ struct SourceOptions {
       SourceFiles& source = sources.emplace_back(read_source(text));
       W += source.weight;
       source.files = files_of(source.path);
+      NamedPaths taken = named_paths("--sources", source.files);
+      for (const std::string& file : source.files)
+        taken.emplace_back("--sources", DocumentFile::index_of(file));
+      run.check_outputs(taken);
       if (run.plan_only) continue;
       source.checksum = checksum_of(source.files, run, packing.end_of_text);
       run.flags.push_back({"the content of --sources " + source.path, source.checksum});

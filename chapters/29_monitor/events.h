@@ -138,6 +138,7 @@ class Events {
   /// Takes the directory, if it is new or empty, or has the run that --load goes on with.
   void claim(const RunOptions& run) {
     const std::filesystem::path dir = options_.dir, own = dir / "run.json";
+    run.check_outputs({{"--events", options_.dir}});
     nlohmann::json now = origin_of(run);
     now.update({{"chapter", plan_.chapter},
                 {"model", Manifest::sizes_of(plan_.gpt)},

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/comm/run_ranks.h"
+#include "common/data/document_file.h"
 #include "common/error.h"
-#include "common/own_place.h"
 #include "common/run/backend.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
@@ -42,20 +42,6 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
         gpt.heads, gpt.channels, head, backend, most);
 }
 
-// An output is not in --save, either.
-void check_outputs(const RunOptions& o) {
-  NamedPaths taken = {{"--data", o.data},
-                      {"--tokenizer", o.tokenizer},
-                      {"--config", o.config_file},
-                      {"--load", o.load},
-                      {"--save", o.save}};
-  for (const NamedPath& output :
-       {NamedPath{"--trace", o.trace}, {"--report", o.report}, {"--timeline", o.timeline}}) {
-    require_own_place(output, taken);
-    taken.push_back(output);
-  }
-}
-
 // A plan takes no step.
 void check_plan(const RunOptions& o) {
   for (const auto& [flag, path] :
@@ -65,7 +51,12 @@ void check_plan(const RunOptions& o) {
 }
 
 void check_files(const RunOptions& o) {
-  check_outputs(o);
+  o.check_outputs({{"--data", o.data},
+                   {"--data", DocumentFile::index_of(o.data)},
+                   {"--tokenizer", o.tokenizer},
+                   {"--config", o.config_file},
+                   {"--load", o.load},
+                   {"--save", o.save}});
   if (o.plan_only) return check_plan(o);
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   std::error_code ignored;
@@ -221,6 +212,12 @@ void RunOptions::check() {
   if (plan_only) return;
   check_size(std::max(ranks, launched_processes()));
   take_text();
+}
+
+void RunOptions::check_outputs(NamedPaths taken) const {
+  for (const NamedPath& output :
+       {NamedPath{"--trace", trace}, {"--report", report}, {"--timeline", timeline}})
+    take_place(output, taken);
 }
 
 void RunOptions::take_tokenizer() {

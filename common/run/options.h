@@ -12,6 +12,7 @@
 
 #include "common/data/text.h"
 #include "common/model/config.h"
+#include "common/own_place.h"
 #include "common/run/command_line.h"
 #include "common/run/sampler.h"
 
@@ -66,6 +67,9 @@ struct RunOptions {
   /// Also checks the files, and encodes the text if there is a tokenizer. @throws UserError that
   /// names the legal values if a value is impossible
   void check();
+  /// Checks that --trace, --report and --timeline are none of `taken`: what the run reads, and what
+  /// else it writes. check() does it for its own flags. @throws UserError
+  void check_outputs(NamedPaths taken) const;
   /// Checks that no rank counts beyond 2^63 if there are `all_ranks` ranks. For --plan-only,
   /// because check() does not know its ranks. @throws UserError
   void check_size(int64_t all_ranks) const;

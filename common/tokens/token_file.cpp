@@ -12,20 +12,19 @@ constexpr int64_t kMost16 = 1 << 16;
 
 int64_t width_of(TokenKind kind) { return kind == TokenKind::Uint16 ? 2 : 4; }
 
-/// X.bin -> X.idx
-std::string index_path(const std::string& path) {
-  if (!path.ends_with(".bin"))
-    throw UserError("--out {}: Megatron's files are X.bin and X.idx; give a name that ends in .bin",
-                    path);
-  return std::filesystem::path(path).replace_extension(".idx").string();
-}
-
 template <class T>
 void append(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 }  // namespace
+
+std::string index_path(const std::string& path) {
+  if (!path.ends_with(".bin"))
+    throw UserError("--out {}: Megatron's files are X.bin and X.idx; give a name that ends in .bin",
+                    path);
+  return std::filesystem::path(path).replace_extension(".idx").string();
+}
 
 TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer) {
   const bool fits = tokenizer.vocab() <= kMost16;

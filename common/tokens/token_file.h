@@ -24,6 +24,9 @@ enum class TokenFile : uint8_t {
 };
 constexpr auto names_of(TokenFile) { return std::array{"raw", "megatron"}; }
 
+/// X.bin -> X.idx, which Megatron reads with it. @throws UserError for another name
+std::string index_path(const std::string& path);
+
 /// The type of tokens in a file that is written. Auto becomes the narrowest type for the
 /// vocabulary.
 /// @throws UserError if the vocabulary is too large for the type

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "common/error.h"
+#include "common/hf/file_names.h"
 #include "common/hf/json.h"
 #include "common/input_file.h"
 #include "common/output_file.h"
@@ -161,6 +162,8 @@ Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints) {
   } catch (const UserError& e) {
     if (std::string_view(e.what()).starts_with(file)) throw;
     throw UserError("--tokenizer {}: {}", file, e.what());
+  } catch (const fs::filesystem_error& e) {
+    throw UserError("--tokenizer {}: {}", file, e.code().message());
   }
 }
 
@@ -172,6 +175,17 @@ std::map<std::string, std::string> hf_tokenizer_files(const Tokenizer& tokenizer
       config[name] = tokenizer.tokens[*tokenizer.end_of_text];
   return {{kTokenizerFile, tokenizer_to_json(tokenizer).dump(2) + "\n"},
           {kTokenizerConfigFile, config.dump(2) + "\n"}};
+}
+
+void check_tokenizer_place(const std::string& directory, const NamedPaths& taken) {
+  const fs::path in = directory;
+  std::error_code ignored;
+  if (fs::exists(in / kConfigFile, ignored))
+    throw UserError(
+        "--out {}: holds a model, whose tokenizer is not replaced; legal is another directory",
+        directory);
+  for (const char* name : {kTokenizerFile, kTokenizerConfigFile, kVocab, kMerges, kRanks})
+    require_own_place({"--out", (in / name).string()}, taken);
 }
 
 void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/own_place.h"
 #include "common/tokens/tokenizer.h"
 
 namespace ladder {
@@ -26,6 +27,10 @@ struct TokenizerHints {
 ///             *.tiktoken or tokenizer.model
 /// @throws UserError naming the file, and what in it is not legal
 Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = {});
+
+/// Checks that write_tokenizer(directory) replaces neither what is `taken` nor the tokenizer of a
+/// model, which a checkpoint is, too. @throws UserError
+void check_tokenizer_place(const std::string& directory, const NamedPaths& taken);
 
 /// Makes `directory` and writes into it: tokenizer.json and tokenizer_config.json, vocab.json and
 /// merges.txt, and ranks.tiktoken. @throws UserError
@@ -61,7 +66,8 @@ class TokenizerBuilder {
   std::optional<uint32_t> id_of(const std::string& bytes) const;
   void check_ids() const;
 
-  Tokenizer made_;
+  Tokenizer made_;                          ///< without its tokens
+  std::map<uint32_t, std::string> tokens_;  ///< by id: a gap takes no memory
   std::map<std::string, uint32_t, std::less<>> ids_;
   std::map<std::pair<uint32_t, uint32_t>, size_t> pairs_;
 };

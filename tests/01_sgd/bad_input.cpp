@@ -69,6 +69,8 @@ TEST_P(BadRun, Outputs) {
   std::filesystem::create_directory(path("folder"));
   write("file", "in the way\n");
   write("run.toml", "seed = 2\n");
+  write("a.partial", read("text.txt"));
+  write("text.idx", "of the text\n");
   expect_refused(
       {{"--trace no_such/trace.jsonl", "--trace"},
        {"--report no_such/report.json", "--report"},
@@ -80,7 +82,12 @@ TEST_P(BadRun, Outputs) {
        {"--trace text.txt", "would write in --data text.txt"},
        {"--trace folder/../text.txt", "would write in --data text.txt"},
        {"--config run.toml --report run.toml", "would write in --config run.toml"},
-       {"--trace ./report.json", "--report report.json: would write in --trace ./report.json"}});
+       {"--trace ./report.json", "--report report.json: would write in --trace ./report.json"},
+       {"--data a.partial --trace a", "--trace a: would write in --data a.partial"},
+       {"--data a.partial --report a", "--report a: would write in --data a.partial"},
+       {"--trace b --report b.partial", "--report b.partial: would write in --trace"},
+       {"--report b --trace b.partial", "--report b: would write in --trace b.partial"},
+       {"--timeline text.idx", "--timeline text.idx: would write in --data text.idx"}});
 }
 
 }  // namespace

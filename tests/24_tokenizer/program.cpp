@@ -78,8 +78,16 @@ TEST_P(TokenizerRefuses, BadInput) {
   write("high.bin", "\xFF\xFF");
   write("x.bin", "old");
   write("wide.json", "{}");
+  write("y.idx", "text");
+  write("b.partial", "text");
+  std::filesystem::create_directory(path("m"));
+  for (const char* name : {"text.txt", "config.json", "tokenizer.json"})
+    write(std::string("m/") + name, "text");
   for (const auto& [line, says] : refused_rows(LADDER_REFUSED, GetParam()))
     expect_refused(words(line), says);
+  const std::string far(300, 'x');
+  expect_refused(words("encode --data text.txt --out x.bin --tokenizer " + far),
+                 "xxx: File name too long");
 }
 
 }  // namespace

@@ -21,9 +21,11 @@ TEST_P(CorpusRefuses, BadInput) {
   write("x.zst", "no frame");
   std::filesystem::create_directory(path("x"));
   write("x/a.jsonl", "{\"text\":\"b\"}\n");
+  for (const char* name : {"x/b", "b.partial"}) write(name, "{\"text\":\"b\"}\n");
   write("o.jsonl", "old");
   for (const auto& [line, says] : refused_rows(LADDER_REFUSED, GetParam()))
     expect_refused(words(line), says);
+  expect_refused(words("--data a.jsonl --out " + std::string(300, 'x')), "File name too long");
 }
 
 using BadCorpus = Programs;

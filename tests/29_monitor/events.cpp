@@ -58,6 +58,7 @@ TEST_F(EventRuns, AnotherRunsFolderIsRefused) {
   };
   refused("events", "holds a run from its first step on; legal are --load");
   refused("events --load half --seed 2", "holds another run: its seed differs");
+  refused("events --load half --trace events/run.json", "would write in --events events");
   refused("events --load half --batch 16", "holds another run: its batch differs");
   refused("half", "holds files that no --events has put there");
   EXPECT_TRUE(files() == before);
