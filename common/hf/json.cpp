@@ -55,6 +55,10 @@ json read_json(const std::string& path) {
   }
 }
 
+std::string json_text(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 std::string shown(const json& value) {
   // Characters outside of ASCII are escaped; bytes that are no characters are replaced.
   return value.dump(-1, ' ', true, json::error_handler_t::replace);

@@ -21,6 +21,10 @@ nlohmann::json parse_json(std::string_view text);
 /// The JSON in a regular file of at most kMaxJsonFile bytes. @throws UserError that names the file
 nlohmann::json read_json(const std::string& path);
 
+/// A value for a file, or for another rank. Bytes that are not UTF-8, as a path may have them, are
+/// replaced. @param indent blanks; -1: one line
+std::string json_text(const nlohmann::json& value, int indent = -1);
+
 /// A value in ASCII, for a message.
 std::string shown(const nlohmann::json& value);
 

@@ -12,6 +12,7 @@
 #include "common/comm/comm.h"
 #include "common/comm/liveness.h"
 #include "common/error.h"
+#include "common/hf/json.h"
 #include "common/input_file.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
@@ -113,7 +114,7 @@ void check_agreement(Comm& comm, const RunOptions& options) {
   // A group of its own, so that none of this counts as traffic of the run.
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
   // The name of a file may not be UTF-8.
-  const std::string mine = given(options).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string mine = json_text(given(options));
   std::vector<std::string> order;
   std::vector<Values> all;
   for (const std::string& text : gather_text(*group, mine)) {

@@ -8,6 +8,7 @@
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
 #include "common/error.h"
+#include "common/hf/json.h"
 #include "common/printable.h"
 #include "common/run/agreement.h"
 #include "common/run/batch_trial.h"
@@ -21,7 +22,7 @@ namespace {
 std::vector<nlohmann::json> gather_json(Comm* comm, const nlohmann::json& own) {
   if (!comm) return {own};
   std::vector<nlohmann::json> all;
-  for (const std::string& text : gather_text(*comm, own.dump()))
+  for (const std::string& text : gather_text(*comm, json_text(own)))
     all.push_back(nlohmann::json::parse(text));
   return all;
 }
@@ -333,7 +334,7 @@ std::string RunLog::report_text(const RunResult& result,
   report["evals"] = evals_;
   report["skipped"] = skipped_;
   report["extra"] = extra_;
-  return report.dump(2) + "\n";
+  return json_text(report, 2) + "\n";
 }
 
 void RunLog::write_file(const std::string& path, const char* flag, const std::string& text) {
@@ -383,7 +384,7 @@ void write_plan(const RunOptions& options, const RunPlan& plan,
   nlohmann::json report = plan_json(plan);
   report.update({{"run", run_json(options)}, {"plan_only", true}, {"memory", memory}});
   report["extra"] = extra.is_null() ? nlohmann::json::object() : extra;
-  write_file(options.report, "--report", report.dump(2) + "\n");
+  write_file(options.report, "--report", json_text(report, 2) + "\n");
 }
 
 void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm) {

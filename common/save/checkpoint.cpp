@@ -8,6 +8,7 @@
 #include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/hf/config.h"
+#include "common/hf/json.h"
 #include "common/hf/safetensors.h"
 #include "common/model/shards.h"
 #include "common/output_file.h"
@@ -181,7 +182,7 @@ void CheckpointSave::agree(Comm* comm) {
                     {"error", written_.error},
                     {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
   // A path in the error may not be UTF-8.
-  std::vector<std::string> votes{own.dump(-1, ' ', false, json::error_handler_t::replace)};
+  std::vector<std::string> votes{json_text(own)};
   if (comm) votes = gather_text(*comm, votes[0]);
   if (!generation_) return;
 

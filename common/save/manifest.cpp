@@ -21,7 +21,7 @@ constexpr const char* kFormatBefore = "ladder checkpoint 2";
 
 /// `manifest` as text, with a checksum added. The checksum covers everything before it.
 std::string sealed(const json& manifest) {
-  std::string text = manifest.dump(2);
+  std::string text = json_text(manifest, 2);
   text.resize(text.size() - 2);  // "\n}"
   text += ",\n  \"xxh3\": ";
   Checksum checksum;
