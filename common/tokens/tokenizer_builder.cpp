@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "common/error.h"
@@ -8,6 +9,8 @@ namespace ladder {
 namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 24;
+// Ids without a token. cl100k has 16 of them, o200k has 18.
+constexpr int64_t kMostGaps = 1 << 16;
 
 }  // namespace
 
@@ -21,13 +24,12 @@ void TokenizerBuilder::add_token(std::string bytes, int64_t id, std::string_view
     throw UserError("token {} has the id {}; legal are 0 to {}", shown, id, kMostTokens - 1);
   if (bytes.empty()) throw UserError("the token of id {} is empty", id);
   const auto at = static_cast<uint32_t>(id);
-  if (made_.tokens.size() <= at) made_.tokens.resize(at + 1);
-  if (!made_.tokens[at].empty())
-    throw UserError("the id {} is that of two tokens, {} and {}", id, to_alphabet(made_.tokens[at]),
+  if (const auto other = tokens_.find(at); other != tokens_.end())
+    throw UserError("the id {} is that of two tokens, {} and {}", id, to_alphabet(other->second),
                     to_alphabet(bytes));
   if (const auto [other, is_new] = ids_.emplace(bytes, at); !is_new)
     throw UserError("token {} has two ids, {} and {}", to_alphabet(bytes), other->second, id);
-  made_.tokens[at] = std::move(bytes);
+  tokens_[at] = std::move(bytes);
 }
 
 void TokenizerBuilder::add_special(const std::string& text, int64_t id) {
@@ -55,8 +57,13 @@ void TokenizerBuilder::add_merge(const std::string& left, const std::string& rig
 
 void TokenizerBuilder::merge_by_rank() {
   check_ids();
+  // Both parts of a token have lengths that tokens have. So a very long token has few cuts.
+  std::set<size_t> lengths;
+  for (const auto& [bytes, id] : ids_) lengths.insert(bytes.size());
   for (const auto& [bytes, id] : ids_)
-    for (size_t cut = 1; cut < bytes.size(); ++cut) {
+    for (const size_t cut : lengths) {
+      if (cut >= bytes.size()) break;
+      if (!lengths.contains(bytes.size() - cut)) continue;
       const auto left = ids_.find(std::string_view(bytes).substr(0, cut));
       const auto right = ids_.find(std::string_view(bytes).substr(cut));
       if (left != ids_.end() && right != ids_.end())
@@ -67,18 +74,30 @@ void TokenizerBuilder::merge_by_rank() {
 }
 
 void TokenizerBuilder::check_ids() const {
+  const auto is_special = [&](const auto& token) {
+    const auto at = made_.special.find(token.second);
+    return at != made_.special.end() && at->second == token.first;
+  };
   // There may be gaps between special tokens, as in cl100k.
-  int64_t last = made_.vocab() - 1;
-  while (last >= 0 && (made_.tokens[static_cast<size_t>(last)].empty() ||
-                       made_.is_special(static_cast<uint32_t>(last))))
-    --last;
-  for (int64_t id = 0; id < last; ++id)
-    if (made_.tokens[static_cast<size_t>(id)].empty())
-      throw UserError("no token has the id {}, and others go up to {}", id, last);
+  const auto last = std::find_if_not(tokens_.rbegin(), tokens_.rend(), is_special);
+  const int64_t end = last == tokens_.rend() ? 0 : int64_t{last->first} + 1;
+  for (int64_t next = 0; const auto& [id, bytes] : tokens_) {
+    if (next == end) break;
+    if (id != next)
+      throw UserError("no token has the id {}, and others go up to {}", next, end - 1);
+    ++next;
+  }
+  const int64_t most = std::ssize(tokens_) + kMostGaps - 1;
+  if (!tokens_.empty() && tokens_.rbegin()->first > most)
+    throw UserError("token {} has the id {}; legal are 0 to {} for {} tokens",
+                    to_alphabet(tokens_.rbegin()->second), tokens_.rbegin()->first, most,
+                    tokens_.size());
 }
 
 Tokenizer TokenizerBuilder::finish() {
   check_ids();
+  if (!tokens_.empty()) made_.tokens.resize(tokens_.rbegin()->first + 1);
+  for (auto& [id, bytes] : tokens_) made_.tokens[id] = std::move(bytes);
   byte_ids(made_);
   return std::move(made_);
 }

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "common/error.h"
@@ -119,8 +121,10 @@ std::vector<Added> added_tokens(const json& root) {
 
 void add_vocab(TokenizerBuilder& builder, const json& vocab, const std::vector<Added>& added) {
   if (!vocab.is_object()) throw UserError("the model has no vocab");
+  std::set<std::string_view> names;
+  for (const Added& token : added) names.insert(token.content);
   for (const auto& [token, id] : vocab.items()) {
-    if (std::ranges::find(added, token, &Added::content) != added.end()) continue;
+    if (names.contains(token)) continue;
     const auto bytes = from_alphabet(token);
     if (!bytes) throw UserError("token {} has a character that stands for no byte", shown(token));
     builder.add_token(*bytes, id_of(id, token), token);

@@ -138,6 +138,7 @@ TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
   const auto before = files();
   for (const auto& [flags, says] :
        {std::pair<std::string, std::string>{"--tokenizer none", "none: no such file or directory"},
+        {"--tokenizer " + std::string(300, 'x'), "xxx: File name too long"},
         {"--tokenizer bad.json", "bad.json: no model; it is not the file of a tokenizer"},
         {"--load odd", "no model; it is not the file of a tokenizer; --tokens bytes takes --data"},
         {"--tokenizer t/ranks.tiktoken", "--split of ch24_tokenizer does"},

@@ -86,6 +86,24 @@ TEST(TokenizerFiles, WhatContradictsItselfIsRefused) {
   EXPECT_EQ(tokenizer_from_json(root).merges.size(), 2U);
 }
 
+// An id takes memory, whether a token has it or not.
+TEST(TokenizerFiles, IdsGoLittleBeyondTheTokens) {
+  expect_refused("/added_tokens/0/id", (1 << 24) - 1,
+                 "token <|endoftext|> has the id 16777215; legal are 0 to 65795 for 260 tokens");
+  expect_refused("/added_tokens/0/id", 65796, "legal are 0 to 65795");
+  nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
+  root["added_tokens"][0]["id"] = 65795;
+  EXPECT_EQ(tokenizer_from_json(root).vocab(), 65796);
+}
+
+// So that it would take minutes to try each of its cuts.
+TEST(TokenizerFiles, ALongRankIsReadAtOnce) {
+  TokenizerBuilder builder = test::with_tokens({"ab", std::string(size_t{3} << 20, 'a') + "b"});
+  builder.merge_by_rank();
+  builder.add_special(kEndOfText, 258);
+  EXPECT_EQ(builder.finish().merges.size(), 1U);
+}
+
 TEST(TokenizerFiles, RanksHaveNoGaps) {
   const TempDir home;
   write_tokenizer(home / "t", small());
