@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <thread>
 
@@ -34,6 +35,9 @@ Failure failure(std::optional<int> rank) {
     return told("error", e.what(), kNotDone);
   } catch (const UserError& e) {
     return told("error", e.what(), 2);
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string path = e.path1().string();
+    return told("error", fmt::format("{}: {}", shortened(path), e.code().message()), 2);
   } catch (const NoTemporaryFile& e) {
     return told("error", e.what(), 2);
   } catch (const OutOfMemory& e) {

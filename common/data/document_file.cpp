@@ -54,7 +54,8 @@ void DocumentFile::find_ends(int64_t end_of_text) {
 
 void DocumentFile::open_index() {
   const std::string path = index_of(options_.path);
-  if (path == options_.path || !std::filesystem::exists(path))
+  std::error_code ignored;
+  if (path == options_.path || !std::filesystem::exists(path, ignored))
     throw UserError(
         "{}: --documents needs {} beside it, as ch24_tokenizer --format megatron writes it, or "
         "--end-of-text",

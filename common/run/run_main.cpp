@@ -5,8 +5,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
@@ -19,6 +21,13 @@ namespace {
 /// Whether everything printed has arrived. If the disk is full, it shows here, or earlier by an
 /// exception.
 bool output_is_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+/// Otherwise the first file that is opened gets the number of a closed stream, and its messages. As
+/// before, nothing can be written to such a stream.
+void fill_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);
+}
 
 /// The first of the tasks says it for all of them.
 void warn_of_copies() {
@@ -54,14 +63,17 @@ Failure end_of(const std::function<void()>& body) {
 }  // namespace
 
 int run_main(const std::function<void()>& body) {
-  // If a file would grow beyond `ulimit -f`, the write fails, as on a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
+  fill_closed_streams();
+  // If a file would grow beyond `ulimit -f`, or nobody reads a pipe any more, the write fails, as
+  // on a full disk.
+  for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   forget_ending();
   Failure end = end_of(body);
   if (end.no_memory) end.line += batch_that_fits(body);
   if (!output_is_written())
-    end = {.line = "error: standard output cannot be written: is its disk full?",
-           .status = kNotDone};
+    end = {
+        .line = "error: standard output cannot be written: is its disk full, or its reader gone?",
+        .status = kNotDone};
   if (!end.line.empty()) tell(end.line);
   return end.status;
 }

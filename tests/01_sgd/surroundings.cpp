@@ -26,8 +26,22 @@ TEST_P(Surroundings, LostOutputIsTold) {
   train(GetParam(), flags + "want.jsonl");
   const Ended ended = run(by("exec \"$@\" >/dev/full"), small_run(flags + "trace.jsonl"));
   EXPECT_EQ(ended.status, 3);
-  EXPECT_EQ(ended.err, "error: standard output cannot be written: is its disk full?\n");
+  EXPECT_EQ(ended.err,
+            "error: standard output cannot be written: is its disk full, or its reader gone?\n");
   EXPECT_EQ(read("trace.jsonl"), read("want.jsonl"));
+}
+
+// The next file that a program opens would get the number of a closed stream, and its messages.
+TEST_P(Surroundings, ClosedStreamsAreNoFiles) {
+  const std::string flags = "--steps 1 --layers 1 --trace ";
+  train(GetParam(), flags + "want.jsonl");
+  for (const auto& [closed, status] :
+       {std::pair("<&- 2>&-", 0), {"<&- >&-", 3}, {"<&- >&- 2>&-", 3}}) {
+    const Ended ended =
+        run(by(std::string("exec \"$@\" ") + closed), small_run(flags + "trace.jsonl"));
+    EXPECT_EQ(ended.status, status) << closed << ended.err;
+    EXPECT_EQ(read("trace.jsonl"), read("want.jsonl")) << closed;
+  }
 }
 
 // A sanitizer takes more addresses than the limit leaves.
@@ -42,6 +56,13 @@ TEST_P(Surroundings, MemoryForFewThreads) {
   EXPECT_TRUE(files() == before);
 }
 #endif
+
+// JSON is UTF-8, and a path may hold any bytes.
+TEST_P(Surroundings, APathThatIsNotUtf8StandsInTheReport) {
+  write("\xff.txt", read("text.txt"));
+  train(GetParam(), "--steps 1 --layers 1 --data \xff.txt --save saved --report report.json");
+  EXPECT_NE(read("report.json").find("\xef\xbf\xbd.txt"), std::string::npos);
+}
 
 TEST_P(Surroundings, FilesOfLimitedSize) {
   const auto before = files();

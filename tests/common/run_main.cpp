@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -51,6 +53,9 @@ TEST(RunMain, StatusAndLine) {
     EXPECT_TRUE(line.starts_with("error: no memory")) << line;
     EXPECT_NE(line.find("a smaller --batch"), std::string::npos) << line;
   }
+  const auto too_long = std::make_error_code(std::errc::filename_too_long);
+  EXPECT_EQ(run([&] { throw std::filesystem::filesystem_error("status", "a/b", too_long); }),
+            Result(2, "error: a/b: File name too long\n"));
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a\\x0ab\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
@@ -104,8 +109,26 @@ TEST(RunMain, TellsThatOutputIsLost) {
     ::close(full);
     EXPECT_EQ(status, 3) << lines;
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "error: standard output cannot be written: is its disk full?\n");
+              "error: standard output cannot be written: is its disk full, or its reader gone?\n");
   }
+}
+
+// `| head -1`. As on a full disk, a run still comes to its end.
+TEST(RunMain, TellsThatNobodyReadsTheOutput) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int kept = ::dup(STDOUT_FILENO);
+  std::fflush(stdout);
+  ::dup2(ends[1], STDOUT_FILENO);
+  for (const int end : ends) ::close(end);
+  testing::internal::CaptureStderr();
+  const int status = run_main([] { fmt::print("line\n"); });
+  std::clearerr(stdout);
+  ::dup2(kept, STDOUT_FILENO);
+  ::close(kept);
+  EXPECT_EQ(status, 3);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "error: standard output cannot be written: is its disk full, or its reader gone?\n");
 }
 
 }  // namespace
