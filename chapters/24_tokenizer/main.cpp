@@ -227,8 +227,8 @@ void train(const Files& files, const TrainOptions& o) {
 
 /// @throws UserError if a file that is written is what encode and decode read
 void check_out(const Files& files, const TokenizerOptions& o, const std::string& out) {
-  NamedPaths taken = named_paths("--data", files.data);
-  taken.emplace_back("--tokenizer", o.path);
+  NamedPaths taken = tokenizer_paths(o.path);
+  for (const std::string& path : files.data) taken.emplace_back("--data", path);
   require_own_place({"--out", out}, taken);
 }
 

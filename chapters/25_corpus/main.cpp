@@ -120,8 +120,8 @@ struct Inputs {
 };
 
 NamedPaths paths_read(const Options& o) {
-  NamedPaths all = named_paths("--held-out", o.held_out.files);
-  all.emplace_back("--tokenizer", o.files.tokenizer);
+  NamedPaths all = tokenizer_paths(o.files.tokenizer);
+  for (const std::string& path : o.held_out.files) all.emplace_back("--held-out", path);
   for (const std::string& path : o.files.data) all.emplace_back("--data", path);
   return all;
 }

@@ -11,10 +11,12 @@
 #include "common/comm/run_ranks.h"
 #include "common/data/document_file.h"
 #include "common/error.h"
+#include "common/hf/file_names.h"
 #include "common/run/backend.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
+#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {
@@ -51,16 +53,19 @@ void check_plan(const RunOptions& o) {
 }
 
 void check_files(const RunOptions& o) {
-  o.check_outputs({{"--data", o.data},
-                   {"--data", DocumentFile::index_of(o.data)},
-                   {"--tokenizer", o.tokenizer},
-                   {"--config", o.config_file},
-                   {"--load", o.load},
-                   {"--save", o.save}});
-  if (o.plan_only) return check_plan(o);
-  if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   std::error_code ignored;
   const fs::file_status load = fs::status(o.load, ignored);
+  NamedPaths taken = tokenizer_paths(o.tokenizer);
+  taken.insert(taken.end(), {{"--data", o.data},
+                             {"--data", DocumentFile::index_of(o.data)},
+                             {"--config", o.config_file},
+                             {"--load", o.load},
+                             {"--save", o.save}});
+  if (fs::is_regular_file(load))
+    taken.emplace_back("--load", (fs::path(o.load).parent_path() / kConfigFile).string());
+  o.check_outputs(taken);
+  if (o.plan_only) return check_plan(o);
+  if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   if (!o.load.empty() && !fs::exists(load))
     throw UserError("--load {}: no such file or directory", o.load);
   // A pipe might never end.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <list>
 #include <sstream>
+#include <utility>
 
 #include "common/error.h"
 #include "common/hf/file_names.h"
@@ -25,6 +26,7 @@ constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = 
 // Ranks of Llama 3, and the names that GPT-2 came with.
 constexpr const char* kModel = "tokenizer.model";
 constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";
+constexpr std::array kTwoFiles = {std::pair(kVocab, kMerges), std::pair(kOldVocab, kOldMerges)};
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -125,7 +127,7 @@ std::string file_in(const std::string& directory) {
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
   const fs::path file = path;
-  for (const auto& [vocab, merges] : {std::pair(kVocab, kMerges), {kOldVocab, kOldMerges}})
+  for (const auto& [vocab, merges] : kTwoFiles)
     if (file.filename() == vocab)
       return read_vocab_and_merges(path, (file.parent_path() / merges).string());
   if (file.extension() == ".json") return read_json_tokenizer(path);
@@ -175,6 +177,15 @@ std::map<std::string, std::string> hf_tokenizer_files(const Tokenizer& tokenizer
       config[name] = tokenizer.tokens[*tokenizer.end_of_text];
   return {{kTokenizerFile, tokenizer_to_json(tokenizer).dump(2) + "\n"},
           {kTokenizerConfigFile, config.dump(2) + "\n"}};
+}
+
+NamedPaths tokenizer_paths(const std::string& path) {
+  NamedPaths all = {{"--tokenizer", path}};
+  const fs::path file = path;
+  for (const auto& [vocab, merges] : kTwoFiles)
+    if (file.filename() == vocab)
+      all.emplace_back("--tokenizer", (file.parent_path() / merges).string());
+  return all;
 }
 
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken) {

@@ -28,6 +28,9 @@ struct TokenizerHints {
 /// @throws UserError naming the file, and what in it is not legal
 Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = {});
 
+/// (--tokenizer, file) of each file that read_tokenizer(path) may read.
+NamedPaths tokenizer_paths(const std::string& path);
+
 /// Checks that write_tokenizer(directory) replaces neither what is `taken` nor the tokenizer of a
 /// model, which a checkpoint is, too. @throws UserError
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken);

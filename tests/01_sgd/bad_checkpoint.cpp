@@ -176,6 +176,8 @@ TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
       {{sgd("0.9") + "--load good --trace good/checkpoint.json", "would write in --load good"},
        {sgd("0.9") + "--load good --trace good/current/trace.jsonl", "would write in --load good"},
        {sgd("0.9") + "--load " + model + " --report " + model, "would write in --load " + model},
+       {sgd("0.9") + "--load " + model + " --report good/config.json",
+        "would write in --load good"},
        {sgd("0.9") + "--save later/ --timeline later/t.json", "would write in --save later/"},
        {sgd("0.9") + "--save later --trace ./later", "would write in --save later"},
        {sgd("0.9") + "--save later/than/this --trace later", "would write in --save later/"}});
