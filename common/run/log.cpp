@@ -50,6 +50,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   if (!options_.save.empty())
     save_ = open_save_directory(options_.save, options_.keep, !options_.gather, control_.get());
   if (!speaks()) return;
+  if (save_) options_.refuse_to_replace();
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");

@@ -73,7 +73,6 @@ void check_files(const RunOptions& o) {
     throw UserError("--load {}: neither a file nor a directory", o.load);
 }
 
-// A run may not replace the content of a directory unless it goes on from there.
 void check_save(const RunOptions& o) {
   if (o.plan_only) return;
   if (o.save.empty()) {
@@ -87,12 +86,7 @@ void check_save(const RunOptions& o) {
     return;
   }
   current_generation(o.save);
-  const bool goes_on = !o.load.empty() && resolved(o.load) == resolved(o.save);
-  if (checkpoint_in(o.save) && !goes_on && !o.overwrite)
-    throw UserError(
-        "--save {}: holds a checkpoint; legal are --load {}, which goes on from it, --overwrite, "
-        "which gives it up, and another directory",
-        o.save, o.save);
+  o.refuse_to_replace();
 }
 
 // A run stops when it has taken --steps, and it saves after a step.
@@ -260,6 +254,15 @@ void RunOptions::refuse_ranks() const {
   if (started != 1)
     throw UserError("--ranks must be 1, not {}: this chapter knows one rank", started);
   if (plan_only) check_size(1);
+}
+
+void RunOptions::refuse_to_replace() const {
+  const bool goes_on = !load.empty() && resolved(load) == resolved(save);
+  if (checkpoint_in(save) && !goes_on && !overwrite)
+    throw UserError(
+        "--save {}: holds a checkpoint; legal are --load {}, which goes on from it, --overwrite, "
+        "which gives it up, and another directory",
+        save, save);
 }
 
 int RunOptions::thread_count() const {

@@ -79,6 +79,11 @@ struct RunOptions {
   void set_ranks(int64_t degree);
   /// Chapters 01 to 06 have one rank. @throws UserError if more are asked for
   void refuse_ranks() const;
+  /// check() calls it. RunLog calls it again when it holds the lock of --save, because another
+  /// program may have saved there meanwhile.
+  /// @throws UserError if --save has a checkpoint that the run does not go on from, and there is no
+  /// --overwrite
+  void refuse_to_replace() const;
 
   /// The preset with its changes, checked. If a lesson changes the block, only the range of each
   /// number is checked.
