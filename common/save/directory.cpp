@@ -73,9 +73,11 @@ bool is_in_generation(std::string_view name) {
 bool remove_generation(const fs::path& path) {
   const std::vector<std::string> names = names_in(path);
   if (!std::all_of(names.begin(), names.end(), is_in_generation)) return false;
-  std::error_code ignored;
-  // First what makes it a checkpoint, so that half of one is never taken for one.
-  fs::remove(path / kManifestFile, ignored);
+  std::error_code error, ignored;
+  // First what makes it a checkpoint. So one that has it and lacks something else is damaged, and
+  // was not being removed.
+  fs::remove(path / kManifestFile, error);
+  if (error) return false;
   for (const std::string& name : names) fs::remove(path / name, ignored);
   return fs::remove(path, ignored);
 }
@@ -89,7 +91,7 @@ Finding look_at(const fs::path& path) {
     for (const auto& [name, sum] : Manifest::read(path).files) {
       std::error_code ignored;
       if (fs::file_size(path / name, ignored) != static_cast<uintmax_t>(sum.bytes))
-        return Finding::Leftover;  // it was being removed
+        return Finding::Damaged;
     }
   } catch (const UserError&) {
     return Finding::Damaged;

@@ -27,7 +27,8 @@
 // with its program, however the program ends. On a file system without locks, files of other
 // programs are never removed, and a save fails if another program has committed there meanwhile.
 //
-// Only files with names as above are ever removed.
+// Only files with names as above are ever removed, and nothing of a checkpoint that was committed
+// and is damaged.
 #pragma once
 
 #include <filesystem>

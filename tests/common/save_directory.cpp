@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
+#include "common/run/log.h"
 #include "common/save/checkpoint.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
@@ -173,6 +174,26 @@ TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
   EXPECT_EQ(kept_in(dir_.path()), (Steps{6}));
 }
 
+// Its other files may be intact.
+TEST_F(SaveDir, LosesNothingOfADamagedCheckpoint) {
+  for (const char* damage : {"short", "gone"}) {
+    const std::string dir = dir_ / damage;
+    for (int64_t step = 1; step <= 2; ++step) {
+      save_step(dir, step, 2);
+      const fs::path file = dir + "/current/optimizer.safetensors";
+      if (step == 1 && damage == std::string("short")) fs::resize_file(file, 100);
+      if (step == 1 && damage == std::string("gone")) fs::remove(file);
+    }
+    const Files before = files_in(dir);
+    testing::internal::CaptureStderr();
+    save_step(dir, 3, 5);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << damage;
+    const Files after = files_in(dir);
+    for (const auto& [name, bytes] : before)
+      EXPECT_TRUE(name == "current" || (after.contains(name) && after.at(name) == bytes)) << name;
+  }
+}
+
 TEST_F(SaveDir, KeepsThoseBeforeUntilTheNextIsDurable) {
   using Steps = std::vector<int64_t>;
   const auto prepare = [&] {
@@ -201,6 +222,28 @@ TEST_F(SaveDir, IsOneProgramsAtATime) {
   }
   save_step(dir_.path(), 2);
   expect_whole(dir_.path());
+}
+
+// Between options and lock a run may read a large text, while another program saves.
+TEST_F(SaveDir, IsLookedAtAgainWhenItIsLocked) {
+  RunOptions options;
+  options.data = dir_ / "text";
+  options.save = dir_ / "save";
+  options.quiet = true;
+  write_file(options.data, "text");
+  options.check();
+  save_step(options.save, 1);
+  const Arena arena;
+  Ctx ctx;
+  const RunPlan plan{.chapter = "01_sgd", .gpt = small_config(), .layout = {}, .predicted = {}};
+  const auto start = [&] { const RunLog log(options, plan, arena, ctx); };
+  EXPECT_USER_ERROR(start(), "/save: holds a checkpoint; legal are --load ");
+  expect_whole(options.save);
+  options.load = options.save;
+  start();
+  options.load = "";
+  options.overwrite = true;
+  start();
 }
 
 // Without locks a second program may save there, too. Then nothing of the other's is touched.
