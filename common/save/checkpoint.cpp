@@ -123,9 +123,17 @@ void set_states(const fs::path& dir, const Manifest& manifest, const TrainingSta
   }
 }
 
-/// Loads from the directory that has the files of a checkpoint.
-int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState& state) {
-  const Manifest manifest = Manifest::read(dir);
+/// The files of a checkpoint, checked. They can be read even after another program removes them.
+struct OpenCheckpoint {
+  fs::path dir;
+  Manifest manifest;
+  std::vector<SafetensorsReader> weights;
+  SafetensorsReader optimizer;
+};
+
+/// @param dir has the files
+OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) {
+  Manifest manifest = Manifest::read(dir);
   check_model(dir, manifest, state.gpt);
   std::vector<SafetensorsReader> weights;
   for (const auto& [name, sum] : manifest.files) {
@@ -133,18 +141,29 @@ int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState
     weights.emplace_back((dir / name).string());
     check_sum(weights.back(), sum);
   }
-  const SafetensorsReader optimizer((dir / kOptimizerFile).string());
+  SafetensorsReader optimizer((dir / kOptimizerFile).string());
   check_sum(optimizer, manifest.files.at(kOptimizerFile));
   check_optimizer(optimizer, state);
-  const FoundWeights found = find_weights(weights, state.gpt);
-  set_states(dir, manifest, state);
+  return {dir, std::move(manifest), std::move(weights), std::move(optimizer)};
+}
 
-  // Everything is checked now. From here on tensors are overwritten.
-  copy_weights(ctx, state.params, found, state.gpt, state.layout);
-  copy_optimizer(ctx, optimizer, state);
-  if (!state.comm || state.comm->rank() == 0)
-    tell_unshared(Manifest::path_in(dir).string(), manifest, state);
-  return manifest.steps();
+/// Whether all ranks have found the same checkpoint. Another program may save while they look.
+/// @param before on rank 0, what ranks have found when they looked last
+/// @throws UserError on rank 0 if they find the same different ones again
+bool agree(const std::string& path, const std::optional<OpenCheckpoint>& found, Comm* comm,
+           std::vector<std::string>& before) {
+  if (!comm || comm->size() == 1) return true;
+  // A group of its own, so that none of this counts as traffic of the run.
+  const std::unique_ptr<Comm> group = comm->split(0, comm->rank());
+  const std::vector<std::string> all = gather_text(*group, found ? found->manifest.text() : "");
+  const auto other = std::ranges::find_if(all, [&](const auto& one) { return one != all[0]; });
+  if (other != all.end() && all == before)
+    throw UserError("{}: rank {} finds another checkpoint there; legal is the same on every rank",
+                    path, other - all.begin());
+  before = all;
+  uint8_t same = other == all.end();
+  group->broadcast({.ptr = &same, .dtype = Dtype::U8, .shape = {1}}, 0);
+  return same != 0;
 }
 
 }  // namespace
@@ -227,12 +246,25 @@ json CheckpointSave::report() const {
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
-  const std::optional<int64_t> steps =
-      with_checkpoint(path, [&](const fs::path& dir) { return load_generation(ctx, dir, state); });
-  if (steps) return *steps;
-  load_weights(ctx, path, state.gpt, state.layout, state.params,
-               !state.comm || state.comm->rank() == 0);
-  return 0;
+  const bool first = !state.comm || state.comm->rank() == 0;
+  std::optional<OpenCheckpoint> found;
+  std::vector<std::string> before;
+  do {
+    found = with_checkpoint(path, [&](const fs::path& dir) { return open_checkpoint(dir, state); });
+  } while (!agree(path, found, state.comm, before));
+  if (!found) {
+    load_weights(ctx, path, state.gpt, state.layout, state.params, first);
+    return 0;
+  }
+  const auto& [dir, manifest, weights, optimizer] = *found;
+  const FoundWeights tensors = find_weights(weights, state.gpt);
+  set_states(dir, manifest, state);
+
+  // Everything is checked now. From here on tensors are overwritten.
+  copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
+  copy_optimizer(ctx, optimizer, state);
+  if (first) tell_unshared(Manifest::path_in(dir).string(), manifest, state);
+  return manifest.steps();
 }
 
 }  // namespace ladder

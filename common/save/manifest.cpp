@@ -142,11 +142,14 @@ Manifest Manifest::read(const fs::path& generation) {
 
 std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkpoint(dir, read); }
 
-void Manifest::write(const fs::path& generation) const {
+std::string Manifest::text() const {
   json sums;
   for (const auto& [name, sum] : files) sums[name] = {{"bytes", sum.bytes}, {sum.kind, sum.hex}};
-  write_file(path_in(generation).string(), "checkpoint",
-             sealed({{"format", kFormat}, {"model", model}, {"state", state}, {"files", sums}}));
+  return sealed({{"format", kFormat}, {"model", model}, {"state", state}, {"files", sums}});
+}
+
+void Manifest::write(const fs::path& generation) const {
+  write_file(path_in(generation).string(), "checkpoint", text());
 }
 
 }  // namespace ladder

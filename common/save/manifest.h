@@ -41,7 +41,9 @@ struct Manifest {
   /// read()
   static std::optional<Manifest> find(const std::filesystem::path& dir);
 
-  /// Writes it with a checksum over all of it. @throws UserError
+  /// What write() writes: all of it, with a checksum.
+  std::string text() const;
+  /// @throws UserError
   void write(const std::filesystem::path& generation) const;
 };
 

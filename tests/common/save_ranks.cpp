@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "common/comm/faulty_comm.h"
 #include "common/comm/run_ranks.h"
 #include "common/save/checkpoint.h"
 #include "tests/common/bad_disk.h"
@@ -42,7 +43,7 @@ struct RankModel {
             .optim = {{"code", code}, {"m", m}, {"count", count}},
             .comm = &comm_};
   }
-  void load(const std::string& path) const { load_checkpoint(Ctx{}, path, state()); }
+  int64_t load(const std::string& path) const { return load_checkpoint(Ctx{}, path, state()); }
 
   ParamLayout layout;
   Arena arena{};
@@ -210,6 +211,53 @@ TEST_F(RanksAndTheDisk, RefuseADirectoryThatIsNotShared) {
   EXPECT_NE(message.find("legal are a directory that all ranks share, and --gather"), message.npos);
   EXPECT_EQ(files_in(dir_.path()).size(), 2u) << "two empty directories";
   EXPECT_EQ(open(false).line, "");
+}
+
+/// Calls a function before its first split.
+class BeforeSplit : public FaultyComm {
+ public:
+  BeforeSplit(Comm& inner, std::function<void()> call)
+      : FaultyComm(inner, {}), call_(std::move(call)) {}
+
+ protected:
+  std::unique_ptr<Comm> do_split(int color, int key) override {
+    if (call_) std::exchange(call_, nullptr)();
+    return FaultyComm::do_split(color, key);
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+// Ranks agree in a group that they split off. When rank 0 is about to, it has found step 1.
+TEST_F(RanksAndTheDisk, LoadOneCheckpointWhileAnotherProgramSaves) {
+  ASSERT_EQ(save(1), "");
+  run_threads(2, [&](Comm& comm) {
+    const auto save_again = [&] {
+      EXPECT_EQ(save(2), "");
+      comm.barrier();
+    };
+    if (comm.rank() == 1) comm.barrier();
+    BeforeSplit hooked(comm, comm.rank() == 0 ? save_again : std::function<void()>());
+    const RankModel model(small_config(), {.shards = 2}, hooked);
+    EXPECT_EQ(model.load(dir_.path()), 2) << "rank " << comm.rank();
+    EXPECT_EQ(model.m.data<float>()[0], 2) << "rank " << comm.rank();
+  });
+}
+
+TEST_F(RanksAndTheDisk, RefuseToLoadDifferentCheckpoints) {
+  for (const int64_t step : {1, 2}) {
+    ASSERT_EQ(save(step), "");
+    std::filesystem::copy(dir_ / "current", dir_ / (step == 1 ? "one" : "other"));
+  }
+  const Failure failure = test::failure_of(3, [&](Comm& comm) {
+    RankModel(small_config(), {.shards = 3}, comm)
+        .load(dir_ / (comm.rank() == 2 ? "other" : "one"));
+  });
+  EXPECT_EQ(failure.line,
+            "error: rank 0: " + dir_ / "one" +
+                ": rank 2 finds another checkpoint there; legal is the same on every rank");
+  EXPECT_EQ(failure.status, 2);
 }
 
 }  // namespace
