@@ -68,10 +68,14 @@ void OutputFile::flush() {
   if (std::fflush(file_.get()) != 0) fail();
 }
 
-void OutputFile::commit() {
+void OutputFile::sync() {
   write("");
   flush();
   if (::fsync(::fileno(file_.get())) != 0) fail();
+}
+
+void OutputFile::commit() {
+  sync();
   if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail();
   file_.reset();
   if (!sync_directory(path_.parent_path())) fail();

@@ -43,7 +43,10 @@ class OutputFile {
   void write(std::string_view bytes);
   /// Lets others read what was written. @throws UserError if the disk takes no more bytes
   void flush();
-  /// Writes the file to the disk, renames and closes it.
+  /// Writes the file to the disk. Of several files that belong together, all come there before
+  /// commit() renames the first. @throws UserError if the disk takes no more bytes
+  void sync();
+  /// Calls sync(), renames the file and closes it.
   /// @throws UserError if this fails, or if the rename may not have reached the disk
   void commit();
   /// Leaves what was written in NAME.partial, and leaves NAME as it is. It does nothing after

@@ -136,8 +136,9 @@ struct Outputs {
     if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
   }
   void commit() {
-    if (removed) removed->commit();
+    if (removed) removed->sync();
     kept.commit();
+    if (removed) removed->commit();
   }
 };
 

@@ -35,6 +35,11 @@ class LineWriter {
     buffer_ += '\n';
     if (buffer_.size() >= kAtATime) flush();
   }
+  /// As OutputFile::sync().
+  void sync() {
+    flush();
+    file_.sync();
+  }
   void commit() {
     flush();
     file_.commit();
@@ -84,7 +89,9 @@ class Output {
     if (is_new_) std::filesystem::remove(directory_, not_empty);
   }
   void write(size_t file, std::string_view line) { files_[is_directory_ ? file : 0]->write(line); }
+  /// The old files stay, or all of them are replaced.
   void commit() {
+    for (const auto& file : files_) file->sync();
     for (const auto& file : files_) file->commit();
   }
 

@@ -72,10 +72,14 @@ std::string TokenWriter::index() const {
 }
 
 void TokenWriter::commit() {
+  // Both files are on the disk before one of them gets its name. So the old pair stays, or both
+  // files are replaced.
   if (index_) {
     index_->write(index());
-    index_->commit();
+    index_->sync();
   }
+  file_.sync();
+  if (index_) index_->commit();
   file_.commit();
 }
 

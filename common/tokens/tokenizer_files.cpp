@@ -215,7 +215,7 @@ void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
   for (const auto& [name, text] : texts) {
     files.emplace_back((in / name).string(), "--out");
     files.back().write(text);
-    files.back().flush();
+    files.back().sync();
   }
   for (OutputFile& file : files) file.commit();
 }

@@ -52,12 +52,16 @@ TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
   succeed("train --data text.txt --vocab 300 --out t");
   write("x.bin", "old");
   std::string text;
-  for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i) + "\n";
+  for (int i = 0; i < 3000; ++i) {
+    text += "line " + std::to_string(i) + "\n";
+    if (i == 150) write("short.txt", text);  // its tokens fill no buffer: commit() writes them
+  }
   write("long.txt", text);
   const std::map<std::string, std::string> before = files();
   const Program full("24_tokenizer", {"bash", "-c", R"(ulimit -f 1; exec "$@")", "bash"});
   for (const char* line : {"encode --tokenizer t --data long.txt --out x.bin",
                            "encode --tokenizer t --data long.txt --out x.bin --format megatron",
+                           "encode --tokenizer t --data short.txt --out x.bin --format megatron",
                            "train --data text.txt --vocab 299 --out t"}) {
     const Ended ended = run(full, words(line));
     EXPECT_EQ(ended.status, 2) << line;

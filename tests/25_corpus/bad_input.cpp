@@ -35,11 +35,17 @@ TEST_F(BadCorpus, AFullDiskLeavesWhatWasThere) {
   for (const Planted& document : planted()) text += document.line();
   write("a.jsonl", text);
   write("o.jsonl", "old");
+  // What fills no buffer is written by commit(). The disk has room for what becomes of b.jsonl, and
+  // for what is removed.
+  write("b.jsonl", "{\"text\":\"b\"}\n{\"text\":\"b\"}\n");
+  write("c.jsonl", R"({"text":")" + std::string(2000, 'c') + "\"}\n");
   const std::map<std::string, std::string> before = files();
   const Program full("25_corpus", {"bash", "-c", R"(ulimit -f 1; exec "$@")", "bash"});
   for (const char* line : {"--data a.jsonl --out o.jsonl",
                            "--data a.jsonl --out o.jsonl --dedup near --memory-limit 64KB",
-                           "--data a.jsonl --out o.jsonl --removed gone --filter gopher"}) {
+                           "--data a.jsonl --out o.jsonl --removed gone --filter gopher",
+                           "--data b.jsonl c.jsonl --out new/",
+                           "--data b.jsonl c.jsonl --out o.jsonl --removed gone"}) {
     const Ended ended = run(full, words(line));
     EXPECT_EQ(ended.status, 2) << line << "\n" << ended.err;
     EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << line << "\n" << ended.err;
