@@ -66,6 +66,7 @@ class Async : public testing::Test {
     run_.quiet = true;
     run_.data = texts_ / "text";
     run_.save = dir_.path();
+    run_.overwrite = true;  // a test may train twice
     write_file(run_.data, std::string(1000, 'a'));
   }
   ~Async() override { forget_ending(); }
