@@ -83,6 +83,7 @@ void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
 }
 
 bool RunLog::goes_on(int64_t step) {
+  if (!signals_ && !last_) options_.check_steps_after(step);
   const bool more = step < options_.steps && stopped_by_ == 0;
   if (!signals_) signals_.emplace();
   if (more) return true;

@@ -89,17 +89,10 @@ void check_save(const RunOptions& o) {
   o.refuse_to_replace();
 }
 
-// A run stops when it has taken --steps, and it saves after a step.
 void check_steps(const RunOptions& o) {
   if (o.plan_only) return;
   const std::optional<Manifest> manifest = o.load.empty() ? std::nullopt : Manifest::find(o.load);
-  const int64_t done = manifest ? manifest->steps() : 0;
-  if (done > o.steps)
-    throw UserError("--load {}: {} steps are done; --steps must be at least that, not {}", o.load,
-                    done, o.steps);
-  if (done == o.steps && !o.save.empty())
-    throw UserError("--save {}: no step is left to take before it: {} of --steps {} are done",
-                    o.save, done, o.steps);
+  o.check_steps_after(manifest ? manifest->steps() : 0);
 }
 
 /// "150000 100000" gives 2: a program that computes in bursts can use the core of which it gets
@@ -263,6 +256,16 @@ void RunOptions::refuse_to_replace() const {
         "--save {}: holds a checkpoint; legal are --load {}, which goes on from it, --overwrite, "
         "which gives it up, and another directory",
         save, save);
+}
+
+// A run stops when it has taken --steps, and it saves after a step.
+void RunOptions::check_steps_after(int64_t done) const {
+  if (done > steps)
+    throw UserError("--load {}: {} steps are done; --steps must be at least that, not {}", load,
+                    done, steps);
+  if (done == steps && !save.empty())
+    throw UserError("--save {}: no step is left to take before it: {} of --steps {} are done", save,
+                    done, steps);
 }
 
 int RunOptions::thread_count() const {

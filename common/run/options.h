@@ -84,6 +84,9 @@ struct RunOptions {
   /// @throws UserError if --save has a checkpoint that the run does not go on from, and there is no
   /// --overwrite
   void refuse_to_replace() const;
+  /// check() calls it for the checkpoint that it finds, RunLog for the one that was loaded.
+  /// @throws UserError if --steps is too small when so many are `done`
+  void check_steps_after(int64_t done) const;
 
   /// The preset with its changes, checked. If a lesson changes the block, only the range of each
   /// number is checked.

@@ -73,11 +73,12 @@ class CheckpointSave {
   std::string why_not_;
 };
 
-/// Reads what a CheckpointSave has published. Every rank reads the parts that it holds. If the
-/// checkpoint has a state that `state` does not name, because another chapter wrote it, that state
-/// is skipped. A needed state that the checkpoint lacks is an error; any other stays as it is.
-/// stderr says what was skipped and what was lacking. If `path` holds no checkpoint, load_weights
-/// (common/hf/weights.h) reads weights alone. Padding becomes zero.
+/// Reads what a CheckpointSave has published. Every rank reads the parts that it holds. All ranks
+/// read one checkpoint, even if another program saves meanwhile. If the checkpoint has a state that
+/// `state` does not name, because another chapter wrote it, that state is skipped. A needed state
+/// that the checkpoint lacks is an error; any other stays as it is. stderr says what was skipped
+/// and what was lacking. If `path` holds no checkpoint, load_weights (common/hf/weights.h) reads
+/// weights alone. Padding becomes zero.
 /// @return how many steps are done
 /// @throws UserError if anything is missing, damaged, or of another model or optimizer; no tensor
 /// is then changed

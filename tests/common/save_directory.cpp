@@ -8,7 +8,6 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "common/run/log.h"
 #include "common/save/checkpoint.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
@@ -222,28 +221,6 @@ TEST_F(SaveDir, IsOneProgramsAtATime) {
   }
   save_step(dir_.path(), 2);
   expect_whole(dir_.path());
-}
-
-// Between options and lock a run may read a large text, while another program saves.
-TEST_F(SaveDir, IsLookedAtAgainWhenItIsLocked) {
-  RunOptions options;
-  options.data = dir_ / "text";
-  options.save = dir_ / "save";
-  options.quiet = true;
-  write_file(options.data, "text");
-  options.check();
-  save_step(options.save, 1);
-  const Arena arena;
-  Ctx ctx;
-  const RunPlan plan{.chapter = "01_sgd", .gpt = small_config(), .layout = {}, .predicted = {}};
-  const auto start = [&] { const RunLog log(options, plan, arena, ctx); };
-  EXPECT_USER_ERROR(start(), "/save: holds a checkpoint; legal are --load ");
-  expect_whole(options.save);
-  options.load = options.save;
-  start();
-  options.load = "";
-  options.overwrite = true;
-  start();
 }
 
 // Without locks a second program may save there, too. Then nothing of the other's is touched.
