@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <fstream>
+#include <mutex>
 #include <pthread.h>
 #include <string>
 #include <unistd.h>
@@ -40,6 +41,16 @@ bool is_in_file(int thread) {
   return std::find(kCalls.begin(), kCalls.end(), call) != kCalls.end();
 }
 
+/// The helpers of all threads.
+struct Helpers {
+  std::mutex mutex;
+  std::vector<Helper*> all;
+};
+Helpers& helpers() {
+  static Helpers helpers;
+  return helpers;
+}
+
 constexpr size_t kShown = 8;  ///< ranks that a message names
 
 /// "1", "1 on HOST"
@@ -72,12 +83,30 @@ std::string waits_text(std::span<const RankReport> heard, std::span<const std::s
 Pulse::Pulse() : thread_(::gettid()) { pthread_getcpuclockid(pthread_self(), &clock_); }
 
 bool Pulse::beats() {
+  bool any = beats_without_helpers();
+  const std::lock_guard lock(helpers().mutex);
+  for (Helper* helper : helpers().all)
+    any = (helper->helped_ == thread_ && helper->pulse_.beats_without_helpers()) || any;
+  return any;
+}
+
+bool Pulse::beats_without_helpers() {
   timespec used{};
   if (clock_gettime(clock_, &used) != 0) return true;
   const int64_t before = used_ns_;
   used_ns_ = used.tv_sec * 1'000'000'000 + used.tv_nsec;
   constexpr int64_t kLeast = 2'000'000;  // who only wakes up now and then needs less
   return used_ns_ - before >= kLeast || !sleeps(thread_) || is_in_file(thread_);
+}
+
+Helper::Helper(int helped) : helped_(helped) {
+  const std::lock_guard lock(helpers().mutex);
+  helpers().all.push_back(this);
+}
+
+Helper::~Helper() {
+  const std::lock_guard lock(helpers().mutex);
+  std::erase(helpers().all, this);
 }
 
 bool under_debugger() {

@@ -7,11 +7,14 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <future>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace ladder {
@@ -48,7 +51,7 @@ struct Patience {
 
 /// Whether a thread does anything. It computes if it uses a core, or waits for one; it may wait for
 /// a file, as when it saves a checkpoint, or for whoever reads what it prints. A thread that
-/// sleeps, or blocks on a lock, gives no sign of life.
+/// sleeps, or blocks on a lock, gives no sign of life, unless a helper of it does.
 class Pulse {
  public:
   /// Of the calling thread.
@@ -57,10 +60,37 @@ class Pulse {
   bool beats();
 
  private:
+  bool beats_without_helpers();
+
   int thread_;
   clockid_t clock_{};
   int64_t used_ns_ = 0;
 };
+
+/// As long as this lives, the calling thread is a helper of another one.
+class Helper {
+ public:
+  /// @param helped thread ID of the other one
+  explicit Helper(int helped);
+  Helper(const Helper&) = delete;
+  Helper& operator=(const Helper&) = delete;
+  ~Helper();
+
+ private:
+  friend class Pulse;
+  int helped_;
+  Pulse pulse_{};
+};
+
+/// Calls work() in a helper of the calling thread, which may then wait for the future as long as
+/// the helper does anything.
+template <class Work>
+auto start_helper(Work work) {
+  return std::async(std::launch::async, [helped = ::gettid(), work = std::move(work)] {
+    const Helper helper(helped);
+    return work();
+  });
+}
 
 /// Whether a debugger holds this process: then who waits is patient.
 bool under_debugger();

@@ -88,6 +88,23 @@ TEST(Stalls, ARankThatComputesIsWaitedFor) {
             "");
 }
 
+// Its own thread only waits.
+TEST(Stalls, ARankWhoseHelperComputesIsWaitedFor) {
+  EXPECT_EQ(reason([](Comm& comm) {
+              if (comm.rank() == 1) start_helper(compute_long).get();
+              comm.barrier();
+            }),
+            "");
+}
+
+TEST(Stalls, ARankWhoseHelperSleepsIsNamed) {
+  const std::string why = reason([](Comm& comm) {
+    if (comm.rank() == 1) start_helper(sleep_until_others_give_up).get();
+    comm.barrier();
+  });
+  EXPECT_TRUE(why.starts_with("error: rank 1 gave no sign of life")) << why;
+}
+
 // The program that reads what a rank prints may pause.
 TEST(Stalls, ARankThatPrintsIsWaitedFor) {
   std::array<int, 2> ends{};
