@@ -31,13 +31,16 @@ struct HeldOutOptions {
 
 class HeldOut {
  public:
-  /// @throws UserError at a line that is no document
+  /// @throws UserError at a line that is no document, or has more than `longest_line` bytes
   HeldOut(const HeldOutOptions& options, int64_t longest_line)
       : words_(static_cast<size_t>(options.words)) {
     LineFiles lines(options.files, "--held-out", longest_line);
     JsonDocument document;
     for (LinePart part; lines.next(part);) {
       for (size_t i = 0; i < part.lines.size(); ++i) {
+        if (part.lines[i].too_long)
+          throw UserError("{} is longer than --memory-limit; legal are up to {} bytes",
+                          lines.name_of(part, i), longest_line);
         if (part.line(i).find_first_not_of(" \t\r") == std::string_view::npos) continue;
         const std::string wrong = read_document(part.line(i), document);
         if (!wrong.empty()) throw UserError("{}: {}", lines.name_of(part, i), wrong);

@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Program, CorpusRefuses, ::testing::Values("25_corpus"),
 TEST_P(CorpusRefuses, BadInput) {
   write("a.jsonl", "{\"text\":\"a\"}\n");
   write("bad.jsonl", "{\"text\":\"a\"}\n\n{\"text\":\"\xFF\"}\n{\"id\":1}\n");
-  write("long.jsonl", "{\"text\":\"" + std::string(70000, 'a') + "\"}\n");
+  write("long.jsonl", "{\"text\":\"" + std::string(700000, 'a') + "\"}\n");
   // Bad lines in parts of two ranks.
   write("far.jsonl", "x\n{\"text\":\"" + std::string(300000, 'a') + "\"}\nx\n");
   write("x.zst", "no frame");
