@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <system_error>
 
@@ -83,15 +84,26 @@ Descriptor lock_folder(const fs::path& folder) {
   return held;
 }
 
-/// Written under a name of this machine alone, because another one may write to the same folder.
+std::string digits_of_file(const fs::path& path) {
+  return digits_of(identity_of(path.string(), FilePart::All));
+}
+
+/// The tokens in `folder` whose name begins so. The name ends with a hash of them, because a disk
+/// or a user may have cut them short.
+std::optional<fs::path> find_kept(const fs::path& folder, const std::string& begin) try {
+  for (const std::string& name : names_in(folder.string()))
+    if (name.starts_with(begin) && name == begin + digits_of_file(folder / name) + kTokens)
+      return folder / name;
+  return std::nullopt;
+} catch (const UserError&) {  // not readable, or another process has just removed it
+  return std::nullopt;
+}
+
 void encode(const RunTokenizer& tokenizer, const std::string& text, int threads, TokenKind kind,
             const fs::path& file) {
-  const std::string own = fmt::format("{}.{}", file.string(), machine_name());
-  TokenWriter writer(own, TokenFile::Raw, kind, "--tokenizer: the tokens");
+  TokenWriter writer(file.string(), TokenFile::Raw, kind, "--tokenizer: the tokens");
   encode_files(tokenizer.tokenizer, {text}, {.utf8 = Utf8::Bytes, .threads = threads}, writer);
   writer.commit();
-  fs::rename(own, file);
-  sync_directory(file.parent_path());
 }
 
 }  // namespace
@@ -114,33 +126,44 @@ std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
                        bool says) {
   const TokenKind kind = token_kind(TokenKind::Auto, tokenizer.tokenizer);
-  const auto identity = [&] { return digits_of(identity_of(text, FilePart::All)); };
   const fs::path folder = cache_folder();
   // Two files of one name have another first hash each, and two states of one file another second.
   const std::string first = fmt::format("{}-{}-", fs::path(text).stem().string().substr(0, 40),
                                         digits_of(resolved(text).string() + tokenizer.hash));
-  const std::string second = identity();
-  const fs::path file = folder / (first + second + kTokens);
-  const KeptTokens kept{file.string(), kind == TokenKind::Uint16 ? 2 : 4};
-  std::error_code ignored;
-  if (fs::exists(file, ignored)) return kept;
+  const std::string second = digits_of_file(text), begin = first + second + "-";
+  const auto kept = [&](const fs::path& file) {
+    return KeptTokens{file.string(), kind == TokenKind::Uint16 ? 2 : 4};
+  };
+  if (const auto file = find_kept(folder, begin)) return kept(*file);
   const Descriptor lock = lock_folder(folder);
-  if (fs::exists(file, ignored)) return kept;  // written while this process waited
+  // Written while this process waited.
+  if (const auto file = find_kept(folder, begin)) return kept(*file);
   std::vector<std::string> old;
-  for (const std::string& name : names_in(folder.string()))
-    if (name.starts_with(first) && name.ends_with(kTokens)) old.push_back(name);
+  bool is_damaged = false;
+  for (const std::string& name : names_in(folder.string())) {
+    if (!name.starts_with(first) || !name.ends_with(kTokens)) continue;
+    old.push_back(name);
+    is_damaged = is_damaged || name.starts_with(begin);
+  }
   if (says)
-    tell(fmt::format(
-        "note: {}{} with {}; the tokens are in {}", text,
-        old.empty() ? " is encoded" : " has changed since it was encoded, and is encoded anew",
-        tokenizer.path, file.string()));
-  encode(tokenizer, text, threads, kind, file);
-  if (identity() != second) {
-    fs::remove(file, ignored);
+    tell(fmt::format("note: {}{} with {}; the tokens are in {}", text,
+                     is_damaged    ? " is encoded anew, because its kept tokens are damaged,"
+                     : old.empty() ? " is encoded"
+                                   : " has changed since it was encoded, and is encoded anew",
+                     tokenizer.path, folder.string()));
+  // A name of this machine alone, because another one may write to the same folder.
+  const fs::path own = folder / fmt::format("{}{}", begin, machine_name());
+  encode(tokenizer, text, threads, kind, own);
+  std::error_code ignored;
+  if (digits_of_file(text) != second) {
+    fs::remove(own, ignored);
     throw UserError("--data {}: was written to while it was encoded", text);
   }
+  const fs::path file = folder / (begin + digits_of_file(own) + kTokens);
   for (const std::string& name : old) fs::remove(folder / name, ignored);
-  return kept;
+  fs::rename(own, file);
+  sync_directory(folder);
+  return kept(file);
 }
 
 std::string tokens_text(const RunOptions& options) {

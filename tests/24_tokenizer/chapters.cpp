@@ -52,7 +52,7 @@ TEST_F(ChaptersOnTokens, ATextAndItsTokensGiveTheSameBits) {
 TEST_F(ChaptersOnTokens, ATextIsEncodedOnceAndAnewWhenItHasChanged) {
   const std::string flags = "--data text.txt --tokenizer t --steps 1 --layers 1 --config loud";
   write("loud", "quiet = false\n");
-  EXPECT_NE(train(program(), flags).err.find("is encoded with t; the tokens are in kept/text-"),
+  EXPECT_NE(train(program(), flags).err.find("is encoded with t; the tokens are in kept\n"),
             std::string::npos);
   const auto first = kept();
   EXPECT_EQ(train(program(), flags).err, "");
@@ -62,6 +62,22 @@ TEST_F(ChaptersOnTokens, ATextIsEncodedOnceAndAnewWhenItHasChanged) {
             std::string::npos);
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_NE(kept(), first);
+}
+
+TEST_F(ChaptersOnTokens, DamagedTokensAreReplaced) {
+  const std::string flags = "--data text.txt --tokenizer t --steps 1 --layers 1 --config loud";
+  write("loud", "quiet = false\n");
+  train(program(), flags);
+  const auto whole = kept();
+  ASSERT_EQ(whole.size(), 1u);
+  const auto& [name, bytes] = *whole.begin();
+  std::string flipped = bytes;
+  flipped[bytes.size() / 2] ^= 1;
+  for (const std::string& damaged : {bytes.substr(0, bytes.size() / 2), std::string(), flipped}) {
+    write(name, damaged);
+    EXPECT_NE(train(program(), flags).err.find("its kept tokens are damaged"), std::string::npos);
+    EXPECT_TRUE(kept() == whole);
+  }
 }
 
 TEST_F(ChaptersOnTokens, BitsPerByteAreOfTheBytesThatTargetsStandFor) {
