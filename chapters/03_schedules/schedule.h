@@ -62,8 +62,10 @@ struct ScheduleOptions {
     if (!(min_lr >= 0 && min_lr <= 1))
       throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
     if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);
-    if (kind == ScheduleKind::Constant && decay_steps > 0)
-      throw UserError("--decay-steps is for --schedule linear, cosine or wsd, not constant");
+    for (const auto& [flag, given] : {std::pair{"--min-lr", min_lr != ScheduleOptions{}.min_lr},
+                                      {"--decay-steps", decay_steps > 0}})
+      if (given && kind == ScheduleKind::Constant)
+        throw UserError("{} is for --schedule linear, cosine or wsd, not constant", flag);
     if (kind != ScheduleKind::Wsd && wsd_decay != ScheduleKind::Linear)
       throw UserError("--wsd-decay is for --schedule wsd, not {}", to_string(kind));
     if (wsd_decay == ScheduleKind::Exponential && min_lr == 0)

@@ -60,9 +60,14 @@ struct BalanceOptions {
 /// The biases of all experts, and the loads that they had.
 class Balance {
  public:
+  /// @throws UserError if there is nothing to balance
   Balance(Arena& arena, const GptConfig& config, const BalanceOptions& options)
       : config_(config), options_(options) {
     const int64_t E = config.experts.count;
+    if (E == 0 && (options.loss > 0 || options.z_loss > 0 || options.bias_rate > 0))
+      throw UserError(
+          "--balance-loss, --z-loss and --bias-rate are for experts, and the model has none; legal "
+          "are --experts, and a model that has some: moe-nano, moe-tiny");
     if (E == 0) return;
     bias_ = arena.shared(Mem::Optim, "router_bias", Dtype::F32, {config.layers, E});
     std::fill_n(bias_.data<float>(), bias_.size(), 0.0f);

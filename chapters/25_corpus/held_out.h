@@ -23,7 +23,8 @@ struct HeldOutOptions {
   void add_to(CommandLine& line) {
     line.group("25_corpus: held-out text");
     line.add("--held-out", files, "lines of JSON: documents that share words with one of them go");
-    line.add("--held-out-words", words, "words in a row that a document must share to be removed");
+    line.add("--held-out-words", words, "words in a row that a document must share to be removed",
+             {.needs = {"--held-out"}});
   }
   /// @throws UserError
   void check() const { require_range("--held-out-words", words, 1, 64); }

@@ -22,9 +22,11 @@ struct MinHashOptions {
 
   void add_to(CommandLine& line) {
     line.group("25_corpus --dedup near");
-    line.add("--bands", bands, "bands of a signature: texts that share one are near duplicates");
-    line.add("--rows", rows, "numbers of a band");
-    line.add("--shingle", shingle, "words of a shingle");
+    const FlagRules near{.needs = {"--dedup near"}};
+    line.add("--bands", bands, "bands of a signature: texts that share one are near duplicates",
+             near);
+    line.add("--rows", rows, "numbers of a band", near);
+    line.add("--shingle", shingle, "words of a shingle", near);
   }
   /// @throws UserError
   void check() const {

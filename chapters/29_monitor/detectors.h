@@ -54,7 +54,8 @@ struct DetectorOptions {
   void add_to(CommandLine& line) {
     line.group("29_monitor");
     line.add("--alarms", on, "let detectors look at the run; --rewind does so, too");
-    line.add("--alarm-deviations", deviations, "k of a spike: robust deviations above the median");
+    line.add("--alarm-deviations", deviations, "k of a spike: robust deviations above the median",
+             {.needs = {"--alarms", "--rewind"}});
   }
   /// @throws UserError
   void check() const {

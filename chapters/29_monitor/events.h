@@ -57,9 +57,11 @@ struct EventOptions {
   void add_to(CommandLine& line) {
     line.group("29_monitor");
     line.add("--events", dir, "directory for TensorBoard's event files");
-    line.add("--event-clock", clock, "the time of an event: wall, or step (equal on every layout)");
+    line.add("--event-clock", clock, "the time of an event: wall, or step (equal on every layout)",
+             {.needs = {"--events"}});
     line.add("--peak-tflops", peak_tflops,
-             "TFLOP/s of a device's 16-bit products, for mfu and hfu; 0: as its maker says");
+             "TFLOP/s of a device's 16-bit products, for mfu and hfu; 0: as its maker says",
+             {.needs = {"--events"}});
   }
 
   /// @throws UserError

@@ -116,6 +116,15 @@ std::string unknown_branch_flag(const CLI::App& app, const CLI::ParseError& e) {
   throw UserError("{}; --help lists the flags", said);
 }
 
+/// @param words "--alarms", or with the value that it must have: "--dedup near"
+bool is_given(const CLI::App& app, const std::string& words) {
+  const size_t blank = words.find(' ');
+  const CLI::Option* option = app.get_option_no_throw(words.substr(0, blank));
+  if (!option || option->empty()) return false;
+  const std::string& value = option->results().back();
+  return blank == words.npos ? value != "false" : value == words.substr(blank + 1);
+}
+
 /// The type of a flag's value.
 template <class T>
 struct ValueOf {
@@ -213,6 +222,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   }
   if (rules.shown_default) option->default_str(rules.shown_default);
   if (rules.instead_of) option->excludes(app_->get_option(rules.instead_of));
+  if (!rules.needs.empty()) needs_.emplace_back(flag, rules.needs);
   if (rules.list) option->delimiter(',');
   if (rules.bytes)
     option->transform(CLI::Validator(to_bytes, "SIZE"));
@@ -231,6 +241,14 @@ std::vector<FlagValue> CommandLine::record() const {
   for (const auto& [flag, value] : values_)
     all.push_back({flag, std::visit([](const auto* v) { return text_of(*v); }, value)});
   return all;
+}
+
+/// Otherwise a flag would do nothing, without a word.
+void CommandLine::check_needs() const {
+  for (const auto& [flag, needs] : needs_)
+    if (is_given(*app_, flag) &&
+        std::ranges::none_of(needs, [&](const auto& words) { return is_given(*app_, words); }))
+      throw UserError("{} needs {}", flag, fmt::join(needs, " or "));
 }
 
 /// --micro-batch, of which 0 means the whole of --batch. If a chapter has none, --batch.
@@ -252,6 +270,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
+    check_needs();
     for (const auto& set : set_enums_) set();
     take_trial_batch();
     // Not as<std::string>(): if the flag is not given, CLI11 2.4 reads the first of no results.

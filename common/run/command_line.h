@@ -28,6 +28,7 @@ struct FlagRules {
   std::vector<std::string> legal = {};  ///< all legal values; empty: any
   const char* shown_default = nullptr;  ///< what --help shows if the value has no default yet
   const char* instead_of = nullptr;     ///< a flag that must not be given together with it
+  std::vector<std::string> needs = {};  ///< "--a", "--b x": one of them must be given, too
   bool bytes = false;                   ///< a number with a unit: 512MB is 512 x 2^20
   bool list = false;                    ///< values separated by commas
 };
@@ -105,6 +106,7 @@ class CommandLine {
                    std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
   std::vector<FlagValue> record() const;
+  void check_needs() const;
   void take_trial_batch();
 
   std::unique_ptr<CLI::App> app_;
@@ -113,7 +115,8 @@ class CommandLine {
   std::string* command_ = nullptr;
   std::vector<FlagValue>* record_ = nullptr;
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
-  std::vector<std::function<void()>> set_enums_;       ///< from the names that CLI11 read
+  std::vector<std::pair<std::string, std::vector<std::string>>> needs_;
+  std::vector<std::function<void()>> set_enums_;  ///< from the names that CLI11 read
 };
 
 /// @throws UserError that names the flag and what is legal

@@ -152,8 +152,9 @@ void RunOptions::add_to(CommandLine& line) {
 
   line.group("Sampling");
   line.add("--sample", sample, "tokens of text to generate at the end");
-  line.add("--temperature", temperature, "0: greedy");
-  line.add("--top-k", top_k, "sample among the k likeliest tokens; 0: all");
+  line.add("--temperature", temperature, "0: greedy", {.needs = {"--sample"}});
+  line.add("--top-k", top_k, "sample among the k likeliest tokens; 0: all",
+           {.needs = {"--sample"}});
 
   line.group("Files");
   line.add_config(config_file);

@@ -127,11 +127,16 @@ std::string file_in(const std::string& directory) {
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
   const fs::path file = path;
+  const bool has_ranks = file.extension() == ".tiktoken" || file.filename() == kModel;
+  for (const auto& [flag, given] : {std::pair("--split", hints.split.has_value()),
+                                    {"--end-of-text", hints.end_of_text.has_value()}})
+    if (given && !has_ranks)
+      throw UserError("{} is for a file of ranks; this one says it itself", flag);
   for (const auto& [vocab, merges] : kTwoFiles)
     if (file.filename() == vocab)
       return read_vocab_and_merges(path, (file.parent_path() / merges).string());
   if (file.extension() == ".json") return read_json_tokenizer(path);
-  if (file.extension() == ".tiktoken" || file.filename() == kModel) return read_ranks(path, hints);
+  if (has_ranks) return read_ranks(path, hints);
   throw UserError(
       "is no file of a tokenizer; legal are {}, {} with {}, *.tiktoken, and their folder",
       kTokenizerFile, kVocab, kMerges);
