@@ -2,8 +2,9 @@
 // rank waits for. Without it, a rank that is stopped or stuck would let all others wait forever.
 //
 // Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/liveness.h). A rank
-// lives if its process says so and its thread computes, waits for a file, or waits for other ranks.
-// So nobody gives up because of a long validation, or a checkpoint on a slow disk.
+// lives if its process says so and its thread, or a helper of it, computes or waits for a file, or
+// if it waits for other ranks. So nobody gives up because of a long validation, or a checkpoint on
+// a slow disk.
 #pragma once
 
 #include <condition_variable>

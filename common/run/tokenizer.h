@@ -39,8 +39,8 @@ struct KeptTokens {
 /// Encodes the file `text`, unless its tokens are kept already. They are kept in the folder that
 /// LADDER_CACHE of the environment names, or else in `ladder` in XDG_CACHE_HOME or ~/.cache. Kept
 /// tokens are used again if text, tokenizer and tokens have the hashes in their name. If the text
-/// has changed, or its tokens are damaged, they are replaced. If several processes of a machine want the tokens, one of them writes
-/// them, and the others wait.
+/// has changed, or its tokens are damaged, they are replaced. If several processes of a machine
+/// want the tokens, one of them writes them, and the others wait.
 /// @param says whether stderr says that a text is encoded
 /// @throws UserError
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
