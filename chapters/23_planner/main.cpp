@@ -48,6 +48,8 @@ struct Options {
   void check() const {
     if (show < 1 || show > 1000) throw UserError("--show must be from 1 to 1000, not {}", show);
     if (!explain.empty()) explanation_of(explain);
+    if (question.job.flops > 0 && !(report.empty() && explain.empty()))
+      throw UserError("--report and --explain are of a plan, which --compute does not make");
   }
 };
 

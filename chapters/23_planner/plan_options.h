@@ -120,6 +120,8 @@ struct LayoutOptions {
     if (!schedule.empty() && !named<PipelineKind>(schedule))
       throw UserError("--schedule {}; legal are {}", schedule,
                       fmt::join(kNames<PipelineKind>, ", "));
+    if (chunks > 1 && !schedule.empty() && schedule != to_string(PipelineKind::Interleaved))
+      throw UserError("--chunks is for --schedule interleaved, not {}", schedule);
   }
 
   Fixed fixed(const GptConfig& gpt) const {
