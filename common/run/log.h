@@ -68,7 +68,6 @@ class RunLog {
 
   /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
   /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
-  /// @throws UserError as RunOptions::check_steps_after() does, if there was no step before
   bool goes_on(int64_t step);
   /// Says within step `step` that it is the last one, before --steps: the data ends.
   void end_after(int64_t step) { options_.steps = step + 1; }
