@@ -16,6 +16,7 @@
 """
 
 import argparse
+import re
 import shutil
 import sys
 import time
@@ -30,6 +31,9 @@ from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
 from engine.gates import plain, table  # noqa: E402
 from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
+
+
+LARGEST_SEED = (1 << 63) - 1  # of an int64_t
 
 
 def list_labs(_, desk):
@@ -175,6 +179,13 @@ def grade_lab(args, desk):
     print(grade.grade(lab, build, folder, Path(args.results)))
 
 
+def seed(text):
+    number = int(text) if re.fullmatch("[0-9]{1,19}", text) else LARGEST_SEED + 1
+    if number > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"'{text}'; legal is a whole number from 0 to {LARGEST_SEED}")
+    return number
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         raise Refused(f"{message}; labs/lab.py --help")
@@ -197,14 +208,14 @@ def arguments():
     command("new", new, "lab")
     one = command("check", check, "lab")
     one.add_argument("--program", action="store_true")
-    one.add_argument("--seed", type=int, default=1)
-    command("watch", watch, "lab").add_argument("--seed", type=int, default=1)
+    one.add_argument("--seed", type=seed, default=1)
+    command("watch", watch, "lab").add_argument("--seed", type=seed, default=1)
     command("hint", hint, "lab")
     one = command("bug", bug, "lab")
     one.add_argument("number", type=int)
     one.add_argument("--is", type=int, dest="choice", metavar="K")
     one.add_argument("--program", action="store_true")
-    one.add_argument("--seed", type=int, default=1)
+    one.add_argument("--seed", type=seed, default=1)
     command("reset", reset, "lab").add_argument("--yes", action="store_true")
     command("answer", answer, "exercise", "value")
     one = command("grade", grade_lab, "lab")
@@ -220,9 +231,15 @@ def main(words):
     except Refused as refused:
         print(f"lab.py: {refused}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
     except BrokenPipeError:  # whoever read what is printed has left
         sys.stderr.close()
         return 1
+    except OSError as fault:  # such as a full disk, or a folder that may not be written
+        print(f"lab.py: {fault.filename or 'a file'}: {fault.strerror or fault}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

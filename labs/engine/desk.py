@@ -6,7 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from . import transplant
-from .labs import Refused, bodies, holes, reading, stub
+from .labs import Refused, bodies, holes, reading, replace, stub
 
 
 class Desk:
@@ -25,7 +25,7 @@ class Desk:
         everything = self._all()
         everything.setdefault(lab.number, {}).update(what)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        replace(self.file, json.dumps(everything, indent=1) + "\n")
 
     def _all(self):
         if not self.file.is_file():

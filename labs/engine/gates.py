@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass, field
 
 BITS = ("f32", "bf16", "f16", "text")
+MOST_THROWN = 2000  # characters of a message that are kept: a program may throw a megabyte
 
 
 @dataclass
@@ -56,7 +57,7 @@ def sheet_of(outcome):
         if kind == "begin":
             sheet.begun.append(case)
         elif kind == "threw":
-            sheet.threw[case] = value
+            sheet.threw[case] = value[:MOST_THROWN]
         elif kind == "without":
             sheet.without[case, name] = int(value)
         elif kind == "returned":
@@ -143,14 +144,15 @@ def ended_in(mine, ended):
     return f"{ended}, in the case {mine.begun[-1]}" if ended and mine.begun else ended
 
 
-CHECKED = re.compile(r"(\S+\.(?:cpp|h|cu):\d+): .+?: (.+)")
+# From the begin of a word: from each letter of a long one it would take minutes.
+CHECKED = re.compile(r"(?<!\S)(\S+\.(?:cpp|h|cu):\d+): .+?: (.+)")
 
 
 def plain(message):
     """A message that was thrown, in simpler words. Of a failed CHECK its text and its place are left, not the
     condition; the message of std::vector::at() is said in plain words."""
     message = message and CHECKED.sub(r"\2 [\1]", message)
-    index = re.compile(r"vector::_M_range_check: __n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
+    index = re.compile(r"vector::_M_range_check: __n \(which is (\d{1,20})\) >= this->size\(\) \(which is (\d{1,20})\)")
     signed = lambda number: number - (1 << 64) if number >> 63 else number  # noqa: E731
     return message and index.sub(lambda found: f"index {signed(int(found[1]))} of a vector of {found[2]} elements", message)
 
@@ -173,6 +175,8 @@ def credit(gate, yours, reference, base):
 
 def numbers(kind, value):
     words = [int(value[i : i + 8], 16) for i in range(0, len(value), 8)]
+    if kind != "f32":
+        words = [word & 0xFFFF for word in words]  # a program may write more bits than it has
     if kind == "f16":
         return [struct.unpack("<e", struct.pack("<H", word))[0] for word in words]
     shift = 16 if kind == "bf16" else 0
@@ -190,7 +194,7 @@ def brief(kind, value):
 def figures(text):
     """The words of a text that is a list of figures, too long to be shown; else nothing."""
     words = text.split()
-    return words if len(words) > 4 and all(word.isdigit() for word in words) else []
+    return words if len(words) > 4 and all(re.fullmatch("[0-9]{1,20}", word) for word in words) else []
 
 
 def difference(mine, right):
@@ -235,7 +239,7 @@ def differing(mine, right):
         a, b = json.loads(mine), json.loads(right)
         shown = ["step", *(key for key in b if key not in ("step", "decimal") and a[key] != b[key])]
         return tuple(", ".join(f"{key} {line['decimal'].get(key, line[key])}" for key in shown) for line in (a, b))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return mine, right
 
 

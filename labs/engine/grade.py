@@ -5,13 +5,16 @@ of their own, in a root of their own, if this is root. Seeds are drawn: so are r
 and the weights and the text of the program.
 """
 
+import itertools
 import json
+import os
 import secrets
 import tempfile
+import traceback
 from pathlib import Path
 
 from . import judge, sandbox, transplant
-from .labs import Refused
+from .labs import Refused, replace
 
 SEEDS = 3
 LARGEST = 1 << 20  # bytes of a file
@@ -23,12 +26,17 @@ def taken(lab, submission, work):
     """Writes the lab's files with the bodies of the submission. @throws NotTaken"""
     for path in lab.files:
         # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
-        candidates = [submission / path, submission / Path(path).name, *sorted(submission.rglob(path))]
+        candidates = itertools.chain([submission / path, submission / Path(path).name], deeper(submission, path))
         found = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
         if found is None or found.stat().st_size > LARGEST or not found.resolve().is_relative_to(submission.resolve()):
             raise transplant.NotTaken(f"no file {path} in the submission: a plain file of at most 1 MiB")
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_text(transplant.merged(lab, path, transplant.read(found)), encoding="utf-8")
+
+
+def deeper(submission, path):
+    """A generator: who needs no folder is not asked how deep they are."""
+    yield from sorted(submission.rglob(path))
 
 
 def run_all(lab, build, work):
@@ -46,7 +54,7 @@ def run_all(lab, build, work):
 
 def nothing(why):
     """A submission that was not run."""
-    return {"score": 0, "output": why, "visibility": "visible", "tests": []}
+    return {"score": 0, "output": why, "visibility": "visible", "stdout_visibility": "hidden", "tests": []}
 
 
 def report(lab, results):
@@ -65,16 +73,31 @@ def report(lab, results):
 
 
 def evaluate(lab, build, submission):
-    with tempfile.TemporaryDirectory(prefix="ladder-grade-") as folder:
-        work = Path(folder) / "work"
-        work.mkdir()
-        try:
-            taken(lab, submission, work)
-            return report(lab, run_all(lab, build, work))
-        except transplant.NotTaken as fault:
-            return nothing(f"{fault}\n{RULE}")
-        except judge.DoesNotCompile as fault:
-            return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
+    work = Path(tempfile.mkdtemp(prefix="ladder-grade-"))
+    try:
+        taken(lab, submission, work)
+        return report(lab, run_all(lab, build, work))
+    except transplant.NotTaken as fault:
+        return nothing(f"{fault}\n{RULE}")
+    except judge.DoesNotCompile as fault:
+        return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
+    except Refused:  # the grader is not set up, whatever is handed in
+        raise
+    except Exception as fault:  # something that nobody has thought of: it ends with a result, too
+        traceback.print_exc()
+        return nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course")
+    finally:
+        sandbox.remove(work)
+
+
+def may_replace(results):
+    """Whether nothing is lost: there is no such file, or it is what grade() has written before."""
+    if not os.path.lexists(results):
+        return True
+    try:
+        return results.is_file() and "tests" in json.loads(results.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def grade(lab, build, submission, results):
@@ -83,7 +106,9 @@ def grade(lab, build, submission, results):
         raise Refused(f"no folder {submission} with a submission")
     if not results.parent.is_dir():
         raise Refused(f"no folder {results.parent} for {results.name}")
+    if not may_replace(results):
+        raise Refused(f"--results {results} is there and stays as it is; legal is a new file, or one that grade has written")
     found = evaluate(lab, build, submission)
-    results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    replace(results, json.dumps(found, indent=1) + "\n")
     score = found.get("score", sum(test["score"] for test in found["tests"]))
     return f"{lab.name}: {score:g} of {lab.points:g} points, in {results}"

@@ -1,6 +1,5 @@
 """A lab's files, compiled and measured against the reference: what check, grade and the tests do."""
 
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def check_seeds(lab, build, work, seeds, program, guarded=False):
             printed += more
         return runs, printed
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        sandbox.remove(scratch)
 
 
 @dataclass

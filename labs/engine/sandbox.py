@@ -101,15 +101,21 @@ def run(argv, folder, given="", seconds=20, megabytes=2048, isolate=False, room=
         reader = threading.Thread(target=receive, args=(rows, arrived), daemon=True)
         reader.start()
         try:
-            process.stdin.write(f"{to} {given}\n".encode())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-        ended = wait(process, seconds)
-        end_all(user)
+            give(process, f"{to} {given}\n")
+            ended = wait(process, seconds)
+        finally:  # also if Ctrl-C ends this process
+            end_all(user)
         reader.join(5)  # nobody is left who could write
         os.close(rows)
         return Outcome(ended, parse(b"".join(arrived)), shown(printed))
+
+
+def give(process, text):
+    try:
+        process.stdin.write(text.encode())
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
 
 
 def receive(rows, arrived):
@@ -216,6 +222,11 @@ def parse(text):
     """Rows as a check writes them; what is no row is not believed, and does not trouble us."""
     found = (ROW.fullmatch(line) for line in text.decode(errors="replace").split("\n"))
     return [(row[1], row[2], *row[3].split("\t")) for row in found if row]
+
+
+def remove(folder):
+    """Deletes a folder. A program may have made more folders in folders than shutil.rmtree() takes."""
+    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL)
 
 
 def lines_of(path):

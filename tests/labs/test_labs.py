@@ -3,6 +3,8 @@
 
 import contextlib
 import io
+import json
+import os
 import subprocess
 import tomllib
 import unittest
@@ -12,7 +14,7 @@ from house_of_labs import ROOT, Tree
 
 import lab as lab_py
 import update
-from engine import answers, gates
+from engine import answers, gates, grade, sandbox
 from engine.desk import Desk, pairs
 from engine.labs import Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 
@@ -123,6 +125,56 @@ class Planted(Tree):
         with self.assertRaisesRegex(Refused, "is no JSON"):
             desk.state(find("08", self.root))
 
+    def test_a_full_disk_takes_no_state(self):
+        lab, desk = find("08", self.root), Desk(self.root)
+        desk.note(lab, hints=1)
+        with unittest.mock.patch("os.fsync", side_effect=OSError(28, "No space left on device")):
+            with self.assertRaisesRegex(Refused, "state.json cannot be written and stays as it was: No space"):
+                desk.note(lab, hints=2)
+        self.assertEqual(desk.state(lab), {"hints": 1})
+        self.assertEqual([path.name for path in desk.folder.iterdir()], ["state.json"])
+
+
+class Grading(Tree):
+    def grade(self, results, **found):
+        with unittest.mock.patch.object(grade, "evaluate", return_value={"score": 1, "tests": [], **found}):
+            return grade.grade(find("08", self.root), None, self.root, results)
+
+    def test_no_file_of_others_is_replaced(self):
+        desk = Desk(self.root)
+        desk.note(find("08", self.root), hints=1)
+        link = self.root / "link.json"
+        link.symlink_to("nowhere")
+        for results in [*desk.start(find("08", self.root)), desk.file, desk.folder, link]:
+            before = results.read_bytes() if results.is_file() else None
+            with self.assertRaisesRegex(Refused, "is there and stays as it is; legal is"):
+                self.grade(results)
+            self.assertEqual(results.read_bytes() if results.is_file() else None, before)
+
+    def test_results_are_written_again(self):
+        results = self.root / "results.json"
+        for output in ["1", "2"]:
+            self.grade(results, output=output)
+            self.assertEqual(json.loads(results.read_text(encoding="utf-8"))["output"], output)
+
+    def test_what_nobody_has_thought_of_is_a_result(self):
+        """Of a submission of folders in folders, and of one that ends the judge."""
+        lab, deep = find("08", self.root), self.root / "deep"
+        self.addCleanup(sandbox.remove, deep)
+        folder = str(deep)
+        for _ in range(1200):
+            os.mkdir(folder)
+            folder += "/d"
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            found = [grade.evaluate(lab, None, deep)]
+            with unittest.mock.patch.object(grade, "taken"), unittest.mock.patch.object(grade, "run_all", side_effect=ValueError):
+                found.append(grade.evaluate(lab, None, deep))
+            with unittest.mock.patch.object(grade, "taken", side_effect=Refused("not built")), self.assertRaises(Refused):
+                grade.evaluate(lab, None, deep)
+        self.assertEqual([one["score"] for one in found], [0, 0])
+        self.assertIn("could not be judged (ValueError); tell who teaches", found[1]["output"])
+        self.assertIn("Traceback", err.getvalue())
+
 
 class WhatIsShown(Tree):
     def checked(self, desk, share, printed=""):
@@ -166,6 +218,14 @@ class CommandLine(unittest.TestCase):
         self.assertIn("is no number", self.refused("answer", "08.2", "many"))
         self.assertIn("no exercise 99.9", self.refused("answer", "99.9", "1"))
         self.assertIn("required: --results", self.refused("grade", "08"))
+        for seed in ["-1", str(1 << 63), "9" * 5000, "x", "\u00b2"]:
+            for words in [["check", "08"], ["watch", "08"], ["bug", "08", "1"]]:
+                self.assertIn("legal is a whole number from 0 to 9223372036854775807", self.refused(*words, f"--seed={seed}"))
+        self.assertIn("/dev/null", self.refused("--work", "/dev/null", "new", "01"))
+
+    def test_ctrl_c(self):
+        with unittest.mock.patch.object(lab_py, "list_labs", side_effect=KeyboardInterrupt), contextlib.redirect_stderr(io.StringIO()) as err:
+            self.assertEqual((lab_py.main(["list"]), err.getvalue()), (130, "\n"))
 
     def test_an_autograder_of_what_is_not_there(self):
         for words in [[], ["08"], ["77", "/tmp/out.zip"], ["08", "/nonexistent/out.zip"]]:

@@ -51,6 +51,21 @@ class Points(unittest.TestCase):
             shown = gates.judge(self.GATES, rows(("", "threw", f"rank 0: {thrown}")), self.REFERENCE)
             self.assertEqual(shown[0].yours, f"rank 0: {told}")
 
+    def test_rows_that_no_check_writes_end_no_grader(self):
+        """More bits than a number has, digits that are none, figures that are too long, a bracket without an end."""
+        for kind, written, right in [("bf16", "ffffffff", "0000ffff"), ("f16", "ffffffff", "0000ffff"),
+                                     ("text", "\u00b2 2 3 4 5", "1 2 3 4 5"), ("text", "9" * 5000 + " 2 3 4 5", "1 2 3 4 5")]:  # fmt: skip
+            shown = gates.judge(self.GATES[:1], rows(("sum/0", kind, written)), rows(("sum/0", kind, right)))
+            self.assertEqual(shown[0].points, 0, kind)
+        shown = gates.judge_trace(self.TRACE, ["[" * 100000], self.LINES)
+        self.assertEqual((shown.points, shown.reference), (0, f"line 1: {self.LINES[0]}"))
+
+    def test_a_message_without_end_is_cut(self):
+        for message in ["x" * 30000, f"vector::_M_range_check: __n (which is {'9' * 5000}) >= this->size() (which is 3)"]:
+            shown = gates.judge(self.GATES, rows(("", "threw", message)), self.REFERENCE)
+            self.assertEqual(shown[0].yours, message[:2000])
+        self.assertEqual(len(gates.plain("x" * 1000000)), 1000000)  # in no time
+
     def test_credit_is_for_what_stands_before_the_colon(self):
         """A row for each step says where a rank goes wrong, and one wrong step takes its points."""
         steps = lambda one, two: rows(("sum/rank 0: step 1", "f32", one), ("sum/rank 0: step 2", "f32", two), self.TWO)  # noqa: E731

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import house_of_labs  # noqa: F401
@@ -53,6 +54,17 @@ class Misbehaves(unittest.TestCase):
         self.assertIn("MemoryError", self.outcome("b = [bytearray(1 << 26) for _ in range(100)]").printed)
         self.assertEqual(self.outcome("import os; os.abort()").ended, "ended by SIGABRT")
         self.outcome("import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(60)\n")  # and leaves something behind
+
+    def test_ctrl_c_leaves_nothing_running(self):
+        with unittest.mock.patch.object(sandbox, "wait", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            self.outcome("import time; time.sleep(60)")
+        self.assertEqual(sandbox.descendants(os.getpid(), None), set())
+
+    def test_makes_folders_in_folders(self):
+        folder = tempfile.mkdtemp()
+        found = sandbox.run([PYTHON, "-c", "import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"], folder)
+        sandbox.remove(folder)
+        self.assertEqual((found.ended, os.path.exists(folder)), ("", False))
 
     @unittest.skipUnless(sandbox.can_isolate(), "not root: the program has this user's rights")
     def test_has_no_rights(self):
