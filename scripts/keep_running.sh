@@ -12,7 +12,8 @@
 #
 # FLAGS need --save. A death costs one rank. Two deaths without a new checkpoint between them end it: a
 # third run would die there, too. So does an end that no death explains: refused flags, a full disk, a
-# signal. The status is that of the last run.
+# signal, a program that cannot be started. The status is that of the last run. What a run that died
+# wrote to FILE of --trace, --timeline and --report becomes FILE.1.partial, and of the next FILE.2.partial.
 set -uo pipefail
 
 refuse() { echo "keep_running.sh: $1" >&2; exit 2; }
@@ -31,22 +32,24 @@ done
 shift || refuse "no program; legal: --ranks N -- PROGRAM FLAGS"
 [[ $ranks =~ ^[1-9][0-9]*$ && $per_host =~ ^[1-9][0-9]*$ ]] \
   || refuse "--ranks '$ranks', --per-host '$per_host'; legal are whole numbers from 1 on"
-program=("$@") save="" plan=() skip=0
+program=("$@") save="" outputs=() plan=() skip=0
 [[ -x ${program[0]-} ]] || refuse "'${program[0]-}' is no program"
+read -r launcher _ <<<"$mpirun"
+command -v -- "$launcher" >/dev/null \
+  || refuse "no program '$launcher'; legal is --mpirun CMD that runs as CMD -n N PROGRAM FLAGS"
 
 # --plan-only, which finds out whether a number of ranks is legal, takes no flag of files.
 for ((i = 0; i < ${#program[@]}; ++i)); do
-  word=${program[i]} name=${program[i]%%=*}
+  word=${program[i]} name=${program[i]%%=*} value=${program[i]#*=}
   if ((skip)); then
     skip=0
     continue
   fi
+  [[ $word == "$name" ]] && value=${program[i + 1]-}
   case $name in
     --load) refuse "--load; legal is --save, from whose last checkpoint it goes on" ;;
-    --save)
-      save=${word#--save=}
-      [[ $word == --save ]] && save=${program[i + 1]-}
-      ;;&
+    --save) save=$value ;;&
+    --trace | --timeline | --report) outputs+=("$value") ;;&
     --save | --save-every | --keep | --trace | --timeline | --report | --fault)
       [[ $word == "$name" ]] && skip=1
       ;;
@@ -58,15 +61,31 @@ done
 
 checkpoint() { readlink "$save/current" 2>/dev/null; }
 
-# legal N: the largest number of ranks up to N that the program takes.
+# put_aside: the next run with the same flags would write over what the last one has written.
+put_aside() {
+  local file k
+  for file in "${outputs[@]}"; do
+    # Through links, as the program does it.
+    file=$(realpath -m --relative-base=. -- "$file")
+    [[ -s $file.partial ]] || continue
+    for ((k = 1; ; ++k)); do
+      [[ -e $file.$k.partial ]] || break
+    done
+    mv -- "$file.partial" "$file.$k.partial" || return
+    echo "keep_running.sh: what the run that died wrote is now $file.$k.partial"
+  done
+}
+
+# legal N: the largest number of ranks up to N that the program takes; if none, it says why of one rank.
 legal() {
   local n
   for ((n = $1; n > 0; --n)); do
-    if "${plan[@]}" --ranks "$n" --plan-only --quiet >/dev/null 2>&1; then
+    if "${plan[@]}" --ranks "$n" --plan-only --quiet >/dev/null 2>"$errors"; then
       echo "$n"
       return 0
     fi
   done
+  cat "$errors" >&2
   return 1
 }
 
@@ -82,8 +101,9 @@ while true; do
   $mpirun -n "$n" "${program[@]}" "${load[@]}" 2> >(tee "$errors" >&2)
   status=$?
   wait
-  # 2: bad input; 3: not done; 130 and 143: somebody has stopped it.
-  case $status in 0 | 2 | 3 | 130 | 143) exit "$status" ;; esac
+  # 2: bad input; 3: not done; 126 and 127: not started; 130 and 143: somebody has stopped it.
+  case $status in 0 | 2 | 3 | 126 | 127 | 130 | 143) exit "$status" ;; esac
+  put_aside || exit "$status"
   now=$(checkpoint)
   if [[ $died_at == "died at ${now}" ]]; then
     echo "keep_running.sh: two deaths after ${now:-the beginning} without a new checkpoint" >&2

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
+from calls import FromAFolder
 from house import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -25,67 +25,7 @@ import readme_commands  # noqa: E402
 from measure import machine  # noqa: E402
 
 
-class Calls(unittest.TestCase):
-    """From a folder of their own, which holds programs that only pretend."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.here, self.programs = (Path(folder.name) / name for name in ("here", "programs"))
-        self.here.mkdir()
-        self.programs.mkdir()
-
-    def pretend(self, *names, text="#!/bin/sh\n"):
-        for name in names:
-            (self.programs / name).write_text(text)
-            (self.programs / name).chmod(0o755)
-
-    def call(self, script, *words, path=os.environ["PATH"], **variables):
-        environment = {**os.environ, "PATH": f"{self.programs}:{path}", **variables}
-        return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
-                              env=environment, capture_output=True, text=True)
-
-    def left(self):
-        return [path.name for path in self.here.iterdir()]
-
-    # Ranks are a power of two. A run of mpirun saves if SAVES says so, and dies until the third.
-    PROGRAM = """#!/bin/sh
-while [ "$1" != --ranks ]; do shift; done
-case $2 in 1 | 2 | 4 | 8) ;; *) exit 2 ;; esac
-"""
-    MPIRUN = """#!/bin/sh
-echo "$2 $4 $5 $6 $7 $8" >>runs
-n=$(wc -l <runs)
-[ -n "$SAVES" ] && mkdir -p d && ln -sfn generation-$n d/current
-[ -n "$SILENT" ] && echo "error: rank 3 on two gave no sign of life for 60 s" >&2
-[ "$n" -lt 3 ] && exit 137
-exit 0
-"""
-
-    def kept_running(self, *words, **variables):
-        self.pretend("program", text=self.PROGRAM)
-        self.pretend("mpirun", text=self.MPIRUN)
-        (self.here / "runs").unlink(missing_ok=True)
-        done = self.call("keep_running.sh", "--ranks", "8", *words, "--", str(self.programs / "program"),
-                         "--save", "d", **variables)
-        return done, [line.strip() for line in (self.here / "runs").read_text().splitlines()]
-
-    def test_keep_running(self):
-        done, runs = self.kept_running(SAVES="1")
-        self.assertEqual((done.returncode, runs), (0, ["8 --save d", *2 * ["4 --save d --load d"]]))
-        shutil.rmtree(self.here / "d")
-        done, runs = self.kept_running("--per-host", "4", SAVES="1", SILENT="1")
-        self.assertEqual((done.returncode, len(runs)), (137, 2))
-        self.assertIn("no rank is left", done.stderr)
-        shutil.rmtree(self.here / "d")
-        done, runs = self.kept_running()
-        self.assertEqual((done.returncode, runs), (137, ["8 --save d", "4 --save d"]))
-        self.assertIn("two deaths after the beginning without a new checkpoint", done.stderr)
-        for words in [["--ranks", "0"], ["--ranks", "2", "--"], ["--ranks", "2", "--", "/bin/true"],
-                      ["--ranks", "2", "--", "/bin/true", "--save", "d", "--load", "d"]]:
-            done = self.call("keep_running.sh", *words)
-            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
-
+class Calls(FromAFolder):
     def test_setup(self):
         done = self.call("setup.sh", path="")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
