@@ -86,6 +86,9 @@ def check(root):
 
 
 def main():
+    if sys.argv[1:]:
+        print(f"chapter_budget.py: {sys.argv[1]}: legal are no arguments", file=sys.stderr)
+        return 2
     rows, faults = check(Path(__file__).resolve().parents[1])
     print(f"{'chapter':<22}{'main.cpp':>10}{'budget':>8}{'diff':>8}{'budget':>8}")
     for row, code, diff in rows:

@@ -4,7 +4,7 @@
 #
 #   scripts/fuzz.sh                    each target for a minute
 #   scripts/fuzz.sh 600                for ten minutes
-#   scripts/fuzz.sh 600 safetensors    one target
+#   scripts/fuzz.sh 600 safetensors    one target, or several
 #
 # A crash that is fixed goes to the corpus: every build replays that.
 set -euo pipefail
@@ -13,13 +13,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1-60}
 targets=(config hf_config manifest safetensors tokens)
 if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
-  echo "fuzz.sh: '$seconds' is no number of seconds" >&2
+  echo "fuzz.sh: '$seconds'; legal are whole numbers of seconds from 1 on" >&2
   exit 2
 fi
-if (($# > 1)); then
-  [[ " ${targets[*]} " == *" $2 "* ]] || { echo "fuzz.sh: no target '$2'; legal: ${targets[*]}" >&2; exit 2; }
-  targets=("$2")
-fi
+for name in "${@:2}"; do
+  [[ " ${targets[*]} " == *" $name "* ]] || { echo "fuzz.sh: no target '$name'; legal: ${targets[*]}" >&2; exit 2; }
+done
+(($# < 2)) || targets=("${@:2}")
 # The first that has std::source_location, and the runtime of its fuzzer, which is another package.
 links() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |

@@ -370,6 +370,9 @@ def deviation(got, want):
 
 
 def main():
+    if set(sys.argv[1:]) - set(RUNS):
+        print(f"golden.py: legal are some of {', '.join(RUNS)}", file=sys.stderr)
+        sys.exit(2)
     # A known answer of Random123: the generator here is the one that is meant.
     assert [int(x[0]) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [
         0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

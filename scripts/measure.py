@@ -154,18 +154,18 @@ def commit():
 
 
 def main():
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: scripts/measure.py NN")
-    found = list((ROOT / "chapters").glob(f"{sys.argv[1]}_*/measure.py"))
-    if len(found) != 1:
-        raise SystemExit(f"measure.py: no chapter '{sys.argv[1]}' with a measure.py")
+    known = {path.parent.name[:2]: path for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*/measure.py"))}
+    if len(sys.argv) != 2 or sys.argv[1] not in known:
+        print(f"measure.py: usage: scripts/measure.py NN, where NN is one of {', '.join(known)}", file=sys.stderr)
+        sys.exit(2)
+    found = known[sys.argv[1]]
     if not TEXT.exists():
         subprocess.run(["bash", ROOT / "scripts/text.sh", TEXT], check=True)
-    spec = importlib.util.spec_from_file_location("chapter", found[0])
+    spec = importlib.util.spec_from_file_location("chapter", found)
     chapter = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(chapter)
 
-    readme = found[0].parent / "README.md"
+    readme = found.parent / "README.md"
     origin = f"Measured on: {machine()}; commit {commit()}; `scripts/measure.py {sys.argv[1]}`."
     readme.write_text(replaced(readme.read_text(), "measured", f"{origin}\n\n{chapter.measure()}"))
 

@@ -198,6 +198,11 @@ def told(part):
     return " ".join(line.lstrip("# ") for line in lines)
 
 
+def reference_of(same):
+    """The chapter whose trace on one rank all others must have."""
+    return "21_moe" if ROUTED in same else "06_checkpointing"
+
+
 # ---- what does them ------------------------------------------------------------------------------
 
 
@@ -237,7 +242,7 @@ class Workplace:
     def reference(self, same):
         """The trace of one rank."""
         if same not in self.references:
-            chapter = "21_moe" if ROUTED in same else "06_checkpointing"
+            chapter = reference_of(same)
             lines = self.trace_of([self.bin / f"ch{chapter}"], same, "")
             if isinstance(lines, str) or re.search("nan|inf", "".join(lines)):
                 fail(f"{chapter} does not run: {same}: {lines if isinstance(lines, str) else 'not finite'}")
@@ -282,16 +287,16 @@ def page(part, title, counts):
 
 def same_bits(part, build):
     """Does the runs of a part and writes its page. Returns how many failed."""
+    chapters = {chapter for run in part() for chapter in (run.chapter, reference_of(run.same))}
+    missing = sorted(chapter for chapter in chapters if not (build / f"bin/ch{chapter}").is_file())
+    if missing:
+        fail(f"not built: {', '.join(missing)} in {build / 'bin'}; the page of part {part.__name__} is about all of them")
     work, counts, began = Workplace(build), collections.defaultdict(lambda: [0, 0]), time.monotonic()
     name, title = LAYOUTS[part]
     for run in part():
-        if not (work.bin / f"ch{run.chapter}").is_file():
-            continue
         good, said = work.judge(run)
         counts["" if run.is_control else run.table, run.chapter][not good] += 1
         print(f"{('seen  ' if run.is_control else 'same  ') if good else 'FAILED'}  {run}: {said}", flush=True)
-    if not counts:
-        fail(f"no chapters of part {part.__name__} in {work.bin}")
     result = ROOT / f"docs/results/{name}.md"
     result.write_text(page(part.__name__, title, counts), encoding="utf-8")
     failed = sum(bad for _, bad in counts.values())

@@ -157,14 +157,19 @@ def page(wasm, program):
     return re.sub(r"\{\{(\w+)\}\}", lambda m: texts[m[1]], (PARTS / "page.html").read_text(encoding="utf-8"))
 
 
+def fail(why):
+    print(f"planner_page.py: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=ROOT / "build/cpu", type=Path)
     program = parser.parse_args().build / "bin/ch23_planner"
     if importlib.util.find_spec("ziglang") is None:
-        sys.exit("planner_page.py: no ziglang; legal is: pip install ziglang==0.17.1")
+        fail("no ziglang; legal is: pip install ziglang==0.17.1")
     if not program.is_file():
-        sys.exit(f"planner_page.py: no {program}; legal is a --build that has it")
+        fail(f"no {program}; legal is a --build that has it")
     wasm = webassembly()
     PAGE.write_text(page(wasm, program), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {PAGE.stat().st_size} bytes, of WebAssembly {len(wasm)}")

@@ -21,12 +21,13 @@ extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3
 venv=(python3-venv python3-dev)
 
 all="" peers=""
-case "${1-}" in
-  "") ;;
-  --all) all=1 ;;
-  --peers) peers=1 ;;
-  *) echo "setup.sh: unknown argument '$1'; legal: --all, --peers" >&2; exit 2 ;;
-esac
+for word; do
+  case $word in
+    --all) all=1 ;;
+    --peers) peers=1 ;;
+    *) echo "setup.sh: unknown argument '$word'; legal: --all, --peers" >&2; exit 2 ;;
+  esac
+done
 
 # ID and VERSION_ID: "debian 12".
 system=$(. "${LADDER_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""

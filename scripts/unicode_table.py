@@ -44,6 +44,9 @@ def table(category):
 
 
 def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        print("unicode_table.py: usage: scripts/unicode_table.py [--check]", file=sys.stderr)
+        return 2
     try:
         import unicodedata2
     except ImportError:
@@ -53,7 +56,7 @@ def main():
         print(f"unicode_table.py: unicodedata2 has Unicode {unicodedata2.unidata_version}; legal is {VERSION}")
         return 77
     text = table(unicodedata2.category)
-    if "--check" in sys.argv:
+    if sys.argv[1:]:
         return 0 if TABLE.read_text() == text else 1
     TABLE.write_text(text)
     return 0

@@ -8,6 +8,7 @@ flags that no run can have.
 import argparse
 import datetime
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -34,10 +35,9 @@ def fail(why):
 
 
 def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1")
-    return value
+    if not re.fullmatch("[1-9][0-9]{0,17}", text):
+        raise argparse.ArgumentTypeError(f"'{text}'; legal are whole numbers from 1 on")
+    return int(text)
 
 
 def text_file(name):

@@ -28,8 +28,17 @@ PARTS = [(kills, 450, 15, "`kill -9` at a random moment"),
          (errors, 10**6, 72, "a system call of any thread that fails (EIO, ENOSPC, EACCES), each in turn")]
 
 
+CHAPTERS = {"02": [], "10": ["--ranks", "2"], "28": ["--ranks", "2"]}  # that save, with their flags
+
+
+def fail(why):
+    print(f"torture.sh: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 def arguments():
     parser = argparse.ArgumentParser(prog="torture.sh", description=__doc__)
+    parser.error = lambda message: fail(f"{message}; --help lists the flags")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "cpu")
     parser.add_argument("--part", choices=[part.__name__ for part, *_ in PARTS])
     parser.add_argument("--short", action="store_true", help="a few trials of each part")
@@ -81,9 +90,11 @@ def page(results, seed):
 
 def main():
     args = arguments()
-    trials = [Trial(args.build, ROOT / "runs" / "torture", "02"),
-              Trial(args.build, ROOT / "runs" / "torture", "10", "--ranks", "2"),
-              Trial(args.build, ROOT / "runs" / "torture", "28", "--ranks", "2", saving=("--async",))]
+    missing = [chapter for chapter in CHAPTERS if not any((args.build / "bin").glob(f"ch{chapter}_*"))]
+    if missing:
+        fail(f"--build {args.build}: no program of chapters {', '.join(missing)} in its folder bin")
+    trials = [Trial(args.build, ROOT / "runs" / "torture", chapter, *flags, saving=("--async",) if chapter == "28" else ())
+              for chapter, flags in CHAPTERS.items()]
     results = []
     for part, whole, short, _ in PARTS:
         if args.part in (None, part.__name__) and not (results and results[-1].interrupted):

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -24,7 +25,8 @@ class FromAFolder(unittest.TestCase):
 
     def call(self, script, *words, path=os.environ["PATH"], **variables):
         environment = {**os.environ, "PATH": f"{self.programs}:{path}", **variables}
-        return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
+        program = [sys.executable, "-B"] if str(script).endswith(".py") else ["/bin/bash"]
+        return subprocess.run([*program, ROOT / "scripts" / script, *words], cwd=self.here,
                               env=environment, capture_output=True, text=True)
 
     def left(self):

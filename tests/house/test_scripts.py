@@ -70,6 +70,7 @@ class Calls(FromAFolder):
     def test_wrong_calls(self):
         """One line on stderr, status 2, nothing written."""
         (self.here / "text").write_text("no archive")
+        self.pretend("apt-get", "dpkg-query", "cmake", text="#!/bin/sh\nexit 1\n")
         for words, said in [("gpu_check.sh --pack", "--pack takes the name of a file"),
                             ("gpu_check.sh --pack none/file", "--pack none/file: legal is a file in a folder"),
                             ("gpu_check.sh --pack file --march", "--march takes a value"),
@@ -84,11 +85,24 @@ class Calls(FromAFolder):
                             ("nightly.sh --part none", "legal: --build DIR, --part data|model|mesh|"),
                             ("nightly.sh --build none", "--build none: no folder bin"),
                             ("chapter_diff.sh 99", "where NN is one of 02, 03"),
-                            ("compare.sh --data nope.txt", "nope.txt: no such file")]:
-            done = self.call(*words.split())
-            self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", ["text"]), words)
-            self.assertIn(said, done.stderr)
-            self.assertRegex(done.stderr, r"^\w+.sh: [^\n]*\n$")
+                            ("compare.sh --data nope.txt", "nope.txt: no such file"),
+                            ("compare.sh --steps x", "--steps: 'x'; legal are whole numbers from 1 on"),
+                            ("compare.sh --steps 0", "--steps: '0'; legal are whole numbers from 1 on"),
+                            ("compare.sh --steps " + "9" * 30, "9'; legal are whole numbers from 1 on"),
+                            ("setup.sh --all --none", "unknown argument '--none'; legal: --all, --peers"),
+                            ("fuzz.sh x", "'x'; legal are whole numbers of seconds from 1 on"),
+                            ("fuzz.sh 600 safetensors none", "no target 'none'; legal: config"),
+                            ("torture.sh --build none", "--build none: no program of chapters 02, 10, 28"),
+                            ("torture.sh --seed x", "argument --seed: invalid int value: 'x'"),
+                            ("measure.py", "measure.py: usage: scripts/measure.py NN, where NN is one of 01,"),
+                            ("measure.py 99", "measure.py: usage: scripts/measure.py NN, where NN is one of 01,"),
+                            ("chapter_budget.py --none", "chapter_budget.py: --none: legal are no arguments"),
+                            ("unicode_table.py --none", "unicode_table.py: usage: scripts/unicode_table.py [--check]")]:
+            with self.subTest(words[:40]):
+                done = self.call(*words.split())
+                self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", ["text"]))
+                self.assertIn(said, done.stderr)
+                self.assertRegex(done.stderr, r"^\w+\.(sh|py): [^\n]*\n$")
 
     def test_pictures_ask_for_matplotlib_before_anything_is_measured(self):
         for script, *words in [["scripts/timeline_svg.py", "none.json", "--out", "step.svg"],
@@ -186,6 +200,16 @@ for i in $(seq 20); do echo "loss $((${ranks-1} > 2))"; done >"$last"
             self.assertTrue(run(2, nightly.lost("all_reduce"))[0])
             self.pretend("ch07_ddp", text=(self.programs / "ch07_ddp").read_text().replace("ranks=9", "ranks=1"))
             self.assertEqual(run(4, nightly.lost("all_reduce", 3)), (False, "the fault is not seen"))
+
+    def test_a_night_without_all_programs_is_none(self):
+        """A page would say of some chapters that all is well, and nothing of the others."""
+        self.pretend("ch07_ddp")
+        (self.here / "bin").symlink_to(self.programs)
+        with unittest.mock.patch.object(nightly, "ROOT", self.here), contextlib.redirect_stderr(io.StringIO()) as err:
+            with self.assertRaises(SystemExit) as ended:
+                nightly.same_bits(nightly.mesh, self.here)
+        self.assertEqual((ended.exception.code, self.left()), (2, ["bin"]))
+        self.assertRegex(err.getvalue(), r"^nightly.sh: not built: 06_checkpointing, 13_3d_parallel in [^\n]*\n$")
 
 
 class Tables(unittest.TestCase):
