@@ -83,6 +83,14 @@ WRITES_ROWS = r"""
       std::fflush(rows);
     }
 """
+# More folders in folders than Python deletes, and a message that took the grader an hour: each ended it.
+DIGS = """
+    for (int i = 0; i < 1200; ++i) {
+      std::filesystem::create_directory("d");
+      std::filesystem::current_path("d");
+    }
+"""
+SHOUTS = "throw std::runtime_error(std::string(1 << 20, 'x'));"
 
 
 def before_main(text, code):
@@ -106,6 +114,8 @@ def all_cheats():
         "a trace before main()": Cheat("08", {ZERO1: before_main(zero1, WRITES_TRACE)}),
         "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}),
+        "folders in folders": Cheat("08", {ZERO1: in_all_bodies(zero1, DIGS)}),
+        "a message of a megabyte": Cheat("12x", {ZB_H2: in_all_bodies(stub_of("12x", ZB_H2), SHOUTS)}),
         "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(stub_of("12x", ZB_H2), WRITES_ROWS)}),
         "the assembler, by a macro of a library": Cheat("08", {ZERO1: in_all_bodies(zero1, '__REDIRECT(f, (void), a; .incbin "/etc/shadow");')}),
     }

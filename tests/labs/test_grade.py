@@ -51,7 +51,7 @@ class Grade(unittest.TestCase):
 
     def test_what_was_not_computed(self):
         """A trace that is written, one of another by a program that boasts, rows that were not measured."""
-        for name in ["a trace in a body", "a link to the trace", "rows in a body"]:
+        for name in ["a trace in a body", "a link to the trace", "rows in a body", "a message of a megabyte"]:
             cheat = cheats.all_cheats()[name]
             found = self.graded(cheat.files, cheat.lab)
             self.assertNotIn("score", found)
