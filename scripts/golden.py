@@ -4,10 +4,10 @@
     python3 scripts/golden.py [NAME ...]    (Debian's python3-torch; a few seconds for each)
 
 The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21 and 26, written
-a second time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
-here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm of
-every step; the text to train on lies there. The tests of the chapters hold their programs to them.
-It also prints how far PyTorch itself strays in FP32: what a tolerance has to allow.
+a second time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder
+runs here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm
+of every step; the text to train on lies there. The tests of the chapters hold their programs to
+them. It also prints how far PyTorch itself strays in FP32: what a tolerance has to allow.
 """
 
 import json
@@ -370,8 +370,9 @@ def deviation(got, want):
 
 
 def main():
-    if set(sys.argv[1:]) - set(RUNS):
-        print(f"golden.py: legal are some of {', '.join(RUNS)}", file=sys.stderr)
+    unknown = [name for name in sys.argv[1:] if name not in RUNS]
+    if unknown:
+        print(f"golden.py: no run {unknown[0]!r}; legal are {', '.join(RUNS)}", file=sys.stderr)
         sys.exit(2)
     # A known answer of Random123: the generator here is the one that is meant.
     assert [int(x[0]) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [

@@ -12,8 +12,9 @@
 #
 # FLAGS need --save. A death costs one rank. Two deaths without a new checkpoint between them end it: a
 # third run would die there, too. So does an end that no death explains: refused flags, a full disk, a
-# signal, a program that cannot be started. The status is that of the last run. What a run that died
-# wrote to FILE of --trace, --timeline and --report becomes FILE.1.partial, and of the next FILE.2.partial.
+# signal, a program that cannot be started. The status is that of the last run. A run that
+# dies leaves FILE.partial of --trace, --timeline and --report. It is renamed to FILE.1.partial, that of
+# the next death to FILE.2.partial.
 set -uo pipefail
 
 refuse() { echo "keep_running.sh: $1" >&2; exit 2; }
@@ -76,7 +77,8 @@ put_aside() {
   done
 }
 
-# legal N: the largest number of ranks up to N that the program takes; if none, it says why of one rank.
+# legal N: the largest number of ranks up to N that the program takes; if there is none, it prints why one
+# rank is refused.
 legal() {
   local n
   for ((n = $1; n > 0; --n)); do

@@ -66,8 +66,8 @@ struct DdpOptions {
     check_reduction(reduction, static_cast<int>(ranks));
     const int64_t sequences = batch / ranks;
     const bool exact = is_exact(reduction);
-    const bool sub_tree = std::has_single_bit(static_cast<uint64_t>(sequences));
-    if (sequences * ranks != batch || (exact && ranks > 1 && !sub_tree))
+    const bool is_subtree = std::has_single_bit(static_cast<uint64_t>(sequences));
+    if (sequences * ranks != batch || (exact && ranks > 1 && !is_subtree))
       throw UserError("a batch of {} does not suit {} ranks; legal are {} times {}", batch, ranks,
                       ranks, exact ? "1, 2, 4, 8, ..." : "any number from 1");
     return sequences;

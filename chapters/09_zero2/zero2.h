@@ -40,8 +40,9 @@ namespace ladder {
 inline int64_t micro_steps(const DdpOptions& options, int64_t batch, int64_t share, int64_t micro,
                            int64_t ranks) {
   const int64_t sequences = ranks * micro;
-  const bool sub_tree = sequences == batch || std::has_single_bit(static_cast<uint64_t>(sequences));
-  if (is_exact(options.reduction) && !sub_tree)
+  const bool is_subtree =
+      sequences == batch || std::has_single_bit(static_cast<uint64_t>(sequences));
+  if (is_exact(options.reduction) && !is_subtree)
     throw UserError(
         "the ranks sum {} sequences in a micro-step, which are no subtree of a batch of {}; legal "
         "with --reduction {} are 1, 2, 4, 8, ..., and the whole batch",

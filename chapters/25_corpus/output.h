@@ -89,7 +89,7 @@ class Output {
     if (is_new_) std::filesystem::remove(directory_, not_empty);
   }
   void write(size_t file, std::string_view line) { files_[is_directory_ ? file : 0]->write(line); }
-  /// The old files stay, or all of them are replaced.
+  /// A full disk leaves all old files. A death between two renames does not.
   void commit() {
     for (const auto& file : files_) file->sync();
     for (const auto& file : files_) file->commit();

@@ -59,6 +59,11 @@ class TensorSums {
     return sent;
   }
 
+  /// Before the limbs of ranks are added (kernels/limbs.h).
+  void carry() const {
+    for (int64_t r = 0; r < rows(params_); ++r) carry_limbs(limbs(r).data<int64_t>());
+  }
+
   // Where Watch adds.
   Tensor sums() const { return sums_; }
   Tensor largest() const { return largest_; }

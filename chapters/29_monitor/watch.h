@@ -8,7 +8,7 @@
 //
 // Each norm is a sum of squares in limbs (kernels/limbs.h): integers, which add up in any order. So
 // ranks that hold parts of a tensor add their limbs and have the norm of the whole, with the same
-// bits on every number of ranks. The limbs of all gradients add up to those of the global norm.
+// bits on every number of ranks. The squares of all gradients add up to that of the global norm.
 //
 // With ZeRO-1 no rank has the whole update. Each copies the weights of its shard before the update:
 // 4 bytes for each parameter. The copy becomes the update.
@@ -132,6 +132,7 @@ class Watch {
   void finish(const Ctx& ctx, Comm& comm, double norm) {
     if (!on_) return;
     ctx.synchronize();
+    seen_.carry();
     const int64_t sent = comm.statistics().wire_bytes();
     comm.all_reduce(seen_.sums());
     comm.all_reduce(seen_.largest(), Combine::Max);

@@ -38,8 +38,9 @@ struct HsdpOptions {
 
   void add_to(CommandLine& line) {
     line.group("30_hsdp");
-    line.add("--replicas", replicas,
-             "R, how many ranks hold each shard: R groups of neighbors, each with a whole model");
+    line.add(
+        "--replicas", replicas,
+        "R, how many ranks hold each shard: R shard groups of neighbors, each with a whole model");
   }
 
   /// S, ranks of a shard group. @throws UserError if `ranks` do not make `replicas` equal groups

@@ -2,8 +2,8 @@
 // rank waits for. Without it, a rank that is stopped or stuck would let all others wait forever.
 //
 // Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/liveness.h). A rank
-// lives if its process says so and its thread, or a helper of it, computes or waits for a file, or
-// if it waits for other ranks. So nobody gives up because of a long validation, or a checkpoint on
+// lives if its process says so and it waits for other ranks, or its thread or a helper of it
+// computes or waits for a file. So nobody gives up because of a long validation, or a checkpoint on
 // a slow disk.
 #pragma once
 

@@ -77,7 +77,7 @@ struct RunOptions {
   /// the ranks are already started.
   /// @throws UserError as check() does, with that many ranks
   void set_ranks(int64_t degree);
-  /// Chapters 01 to 06 have one rank. @throws UserError if more are asked for
+  /// For a chapter that knows one rank. @throws UserError if more are asked for
   void refuse_ranks() const;
   /// check() calls it. RunLog calls it again when it holds the lock of --save, because another
   /// program may have saved there meanwhile.

@@ -149,7 +149,7 @@ OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) 
 
 /// Whether all ranks have found the same checkpoint. Another program may save while they look.
 /// @param before on rank 0, what ranks have found when they looked last
-/// @throws UserError on rank 0 if they find the same different ones again
+/// @throws UserError on rank 0 if two looks in turn show the same differences
 bool agree(const std::string& path, const std::optional<OpenCheckpoint>& found, Comm* comm,
            std::vector<std::string>& before) {
   if (!comm || comm->size() == 1) return true;
@@ -158,8 +158,10 @@ bool agree(const std::string& path, const std::optional<OpenCheckpoint>& found, 
   const std::vector<std::string> all = gather_text(*group, found ? found->manifest.text() : "");
   const auto other = std::ranges::find_if(all, [&](const auto& one) { return one != all[0]; });
   if (other != all.end() && all == before)
-    throw UserError("{}: rank {} finds another checkpoint there; legal is the same on every rank",
-                    path, other - all.begin());
+    throw UserError(
+        "{}: rank {} does not find there what rank 0 does; legal is the same on every "
+        "rank",
+        path, other - all.begin());
   before = all;
   uint8_t same = other == all.end();
   group->broadcast({.ptr = &same, .dtype = Dtype::U8, .shape = {1}}, 0);

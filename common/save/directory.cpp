@@ -74,8 +74,8 @@ bool remove_generation(const fs::path& path) {
   const std::vector<std::string> names = names_in(path);
   if (!std::all_of(names.begin(), names.end(), is_in_generation)) return false;
   std::error_code error, ignored;
-  // First what makes it a checkpoint. So one that has it and lacks something else is damaged, and
-  // was not being removed.
+  // The manifest goes first. So a generation that has it and lacks another file is damaged: it was
+  // not being removed.
   fs::remove(path / kManifestFile, error);
   if (error) return false;
   for (const std::string& name : names) fs::remove(path / name, ignored);

@@ -72,8 +72,8 @@ std::string TokenWriter::index() const {
 }
 
 void TokenWriter::commit() {
-  // Both files are on the disk before one of them gets its name. So the old pair stays, or both
-  // files are replaced.
+  // Both files are on the disk before one of them gets its name, so a full disk leaves the old
+  // pair. A death between the two renames does not.
   if (index_) {
     index_->write(index());
     index_->sync();

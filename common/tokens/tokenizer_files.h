@@ -32,7 +32,7 @@ Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = 
 NamedPaths tokenizer_paths(const std::string& path);
 
 /// Checks that write_tokenizer(directory) replaces neither what is `taken` nor the tokenizer of a
-/// model, which a checkpoint is, too. @throws UserError
+/// model or of a checkpoint. @throws UserError
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken);
 
 /// Makes `directory` and writes into it: tokenizer.json and tokenizer_config.json, vocab.json and

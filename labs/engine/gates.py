@@ -144,7 +144,7 @@ def ended_in(mine, ended):
     return f"{ended}, in the case {mine.begun[-1]}" if ended and mine.begun else ended
 
 
-# From the begin of a word: from each letter of a long one it would take minutes.
+# A match begins where a word does. Tries from each letter of a long word would take minutes.
 CHECKED = re.compile(r"(?<!\S)(\S+\.(?:cpp|h|cu):\d+): .+?: (.+)")
 
 

@@ -5,6 +5,7 @@ of their own, in a root of their own, if this is root. Seeds are drawn: so are r
 and the weights and the text of the program.
 """
 
+import errno
 import itertools
 import json
 import os
@@ -19,6 +20,8 @@ from .labs import Refused, replace
 SEEDS = 3
 LARGEST = 1 << 20  # bytes of a file
 MOST_SHOWN = 2000  # characters of what the student sees of a gate
+# Errors that are not the submission's fault: the machine has no room, no processes, no files.
+OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 RULE = "Of your files only the bodies of the lab's functions are taken; a helper is a lambda in a body."
 
 
@@ -57,6 +60,11 @@ def nothing(why):
     return {"score": 0, "output": why, "visibility": "visible", "stdout_visibility": "hidden", "tests": []}
 
 
+def not_judged(fault):
+    traceback.print_exc()
+    return nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course")
+
+
 def report(lab, results):
     tests = [
         {
@@ -83,15 +91,18 @@ def evaluate(lab, build, submission):
         return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
     except Refused:  # the grader is not set up, whatever is handed in
         raise
+    except OSError as fault:  # nor is it the submission's fault if the machine has no room
+        if fault.errno in OF_THE_MACHINE:
+            raise
+        return not_judged(fault)
     except Exception as fault:  # something that nobody has thought of: it ends with a result, too
-        traceback.print_exc()
-        return nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course")
+        return not_judged(fault)
     finally:
         sandbox.remove(work)
 
 
 def may_replace(results):
-    """Whether nothing is lost: there is no such file, or it is what grade() has written before."""
+    """Whether nothing is lost: there is no such file, or it looks like what grade() writes."""
     if not os.path.lexists(results):
         return True
     try:

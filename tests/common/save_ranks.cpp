@@ -256,7 +256,7 @@ TEST_F(RanksAndTheDisk, RefuseToLoadDifferentCheckpoints) {
   });
   EXPECT_EQ(failure.line,
             "error: rank 0: " + dir_ / "one" +
-                ": rank 2 finds another checkpoint there; legal is the same on every rank");
+                ": rank 2 does not find there what rank 0 does; legal is the same on every rank");
   EXPECT_EQ(failure.status, 2);
 }
 

@@ -145,9 +145,10 @@ exit {status}
                               capture_output=True, text=True)
         return done.returncode, done.stdout
 
-    # Of ten tests as many fail as FAIL says. Run again, they end as AGAIN says.
+    # Of ten tests as many fail as FAIL says, and MPI of them start mpirun. Run again, they end as AGAIN says.
     CTEST = """#!/bin/bash
-[ "${@: -1}" = --rerun-failed ] && exit $AGAIN
+[ "${@: -1}" = -N ] && echo "Total Tests: $MPI" && exit
+[[ $* == *--rerun-failed* ]] && exit $AGAIN
 junit=${@: -1}
 mkdir -p build/cpu/Testing/Temporary
 for i in $(seq $FAIL); do
@@ -166,12 +167,13 @@ exit $((FAIL > 0))
         (self.here / "scripts/setup.sh").touch()  # sets nothing up
         shutil.copy(ROOT / "scripts/test.sh", self.here / "scripts")
         shutil.copy(ROOT / "CMakePresets.json", self.here)
-        for fail, again, status, told in [
-                (0, 1, 0, ["cpu: 9 passed, 0 failed, 1 skipped"]),
-                (2, 0, 0, ["3 is not 2", "cpu: 9 passed, 0 failed", "cpu: unstable: Test.Number2"]),
-                (2, 1, 1, ["3 is not 2", "cpu: 7 passed, 2 failed", "cpu: failed: Test.Number2"]),
-                (3, 0, 1, ["3 is not 3", "cpu: 6 passed, 3 failed", "cpu: failed: Test.Number3"])]:
-            done = self.call(self.here / "scripts/test.sh", "cpu", FAIL=str(fail), AGAIN=str(again))
+        failed = ["3 is not 2", "cpu: 7 passed, 2 failed", "cpu: failed: Test.Number2"]
+        for fail, mpi, again, status, told in [
+                (0, 0, 1, 0, ["cpu: 9 passed, 0 failed, 1 skipped"]),
+                (2, 2, 0, 0, ["3 is not 2", "cpu: 9 passed, 0 failed", "cpu: unstable: Test.Number2"]),
+                (2, 2, 1, 1, failed), (2, 1, 0, 1, failed),
+                (3, 3, 0, 1, ["3 is not 3", "cpu: 6 passed, 3 failed", "cpu: failed: Test.Number3"])]:
+            done = self.call(self.here / "scripts/test.sh", "cpu", FAIL=str(fail), MPI=str(mpi), AGAIN=str(again))
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertEqual([words for words in told if words not in done.stdout], [])
 
