@@ -109,7 +109,10 @@ run_preset() {
   [[ -f $names ]] && failed_tests=$(<"$names")
   if [[ -n $failed_tests ]]; then
     told+=$(failures "$junit")$'\n'
-    local again=(ctest --preset "$preset" --rerun-failed -L '^mpi$' --no-tests=error)
+    # Not --rerun-failed, which does not look at labels.
+    local named again
+    named=$(sed 's/^[0-9]*://' <<<"$failed_tests" | paste -sd '|')
+    again=(ctest --preset "$preset" -R "^($named)\$" -L '^mpi$' --no-tests=error)
     if ((bad <= 2)) && "${again[@]}" -N | grep -q "^Total Tests: $bad\$"; then
       echo "== $preset: the same alone"
       "${run[@]}" "${again[@]}" && kind=unstable bad=0

@@ -148,7 +148,7 @@ exit {status}
     # Of ten tests as many fail as FAIL says, and MPI of them start mpirun. Run again, they end as AGAIN says.
     CTEST = """#!/bin/bash
 [ "${@: -1}" = -N ] && echo "Total Tests: $MPI" && exit
-[[ $* == *--rerun-failed* ]] && exit $AGAIN
+[[ $* == *"-R ^(Test.Number1|Test.Number2)$ "* ]] && exit $AGAIN
 junit=${@: -1}
 mkdir -p build/cpu/Testing/Temporary
 for i in $(seq $FAIL); do
