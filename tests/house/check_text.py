@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The look of the files: clean whitespace, lengths within the design's, scripts that parse and run.
+"""The look of the files: clean whitespace, scripts that parse and run.
 
 Pages are read easily, and GitHub shows them as they are meant. A sentence has at most 40 words: a reader
 should not have to read one twice. A formula, a link, a name in backquotes count as one word each; code,
@@ -20,9 +20,6 @@ from house import CODE, all_files, floor, tell
 TEXT = CODE | {".md", ".py", ".sh", ".txt", ".cmake", ".json", ".toml", ".css", ".html", ".in"}
 TEXT_NAMES = {".clang-format", ".clang-tidy", ".gitignore"}
 
-# The contents page of all operations: one comment and one line each, and they stay together.
-LENGTH_OF_ONE_FILE = {"kernels/kernels.h": 400}
-
 WORDS = 40  # in a sentence
 ONE_WORD = re.compile(r"`[^`\n]*`|\$[^$\n]*\$|!?\[([^\]]*)\]\([^)]*\)")
 FENCE = re.compile(r"^( *)(```|\$\$).*?^ *\2$|^\$\$.*\$\$$|<!--.*?-->|^ *\|[-:| ]+\|$", re.DOTALL | re.MULTILINE)
@@ -34,18 +31,7 @@ FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?! )[^$\n]*\n?[^$\n]*[^$\s]\$(?!
 LOST = re.compile(r"\\[^\w\s]")
 
 
-def longest(where, top, path):
-    """How many lines a file may have; infinite where there is no such limit."""
-    if top == "tests" and path.suffix in CODE | {".py"}:
-        return 300
-    if path.suffix in {".h", ".cuh"}:
-        return LENGTH_OF_ONE_FILE.get(where, 250 if top == "chapters" else 200)
-    if path.suffix in {".cpp", ".cu"} and path.name != "main.cpp":  # its budget: check_chapters.py
-        return 400
-    return float("inf")
-
-
-def faults_of_text(where, top, path):
+def faults_of_text(where, path):
     text = path.read_text(encoding="utf-8")
     for number, line in enumerate(text.split("\n"), 1):
         if "\t" in line:
@@ -57,9 +43,6 @@ def faults_of_text(where, top, path):
         yield f"{where}: wants exactly one line end at its end"
     if (path.suffix in {".h", ".cuh"} or path.name == "main.cpp") and not text.startswith("//"):
         yield f"{where}: begins with no comment on what it is for"
-    lines, limit = text.count("\n"), longest(where, top, path)
-    if lines > limit:
-        yield f"{where}: {lines} lines, limit {limit}"
 
 
 def faults_of_script(where, top, path):
@@ -97,7 +80,7 @@ def check(root):
     for path in all_files(root):
         where, top = str(path.relative_to(root)), floor(root, path)
         if path.suffix in TEXT or path.name in TEXT_NAMES:
-            faults += faults_of_text(where, top, path)
+            faults += faults_of_text(where, path)
         if path.suffix == ".md":
             faults += faults_of_page(where, path)
         if path.suffix == ".sh" or b"bash" in path.read_bytes()[:40]:
