@@ -1,26 +1,47 @@
 #!/usr/bin/env python3
 """An exam of twelve questions with numbers, drawn by a seed. Answers are computed and kept nowhere.
 
-  labs/exam.py PATH --seed N              the questions; PATH: systems, or llama
-  labs/exam.py PATH --seed N --answers    the answers, to three digits, and where each formula stands
+  labs/exam.py PATH --seed N              the questions; PATH: trunk, systems, or llama
   labs/exam.py PATH --seed N --answer K VALUE
-                                          whether VALUE is the answer to question K
+                                          whether VALUE is the answer to question K, to three digits
+  labs/exam.py PATH --seed N --key WORD   an exam that only those can draw who know the word
+  labs/exam.py PATH --seed N --key WORD --answers
+                                          its answers, and where each formula stands
 """
 
 import argparse
 import math
 import random
 import sys
-from decimal import InvalidOperation
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine.answers import rounded  # noqa: E402
+from engine.answers import number, rounded  # noqa: E402
 from engine.labs import Refused  # noqa: E402
 
 DIGITS = 3
+SHOWN = 4  # digits: who compares by eye sees whether a third one was rounded up
 
 # ---- what chapters say; their exercises, whose answers answers.toml knows, check these -------------
+
+
+def block_flops(L, C):  # 01: products with the blocks' weights, a token, forward and backward
+    return 72 * L * C * C
+
+
+def second_step(first, second, beta1, beta2):  # 02: Adam's, in learning rates
+    m = beta1 * (1 - beta1) * first + (1 - beta1) * second
+    v = beta2 * (1 - beta2) * first**2 + (1 - beta2) * second**2
+    return m / (1 - beta1**2) / math.sqrt(v / (1 - beta2**2))
+
+
+def cosine_rate(s, W, S, low):  # 03: the share of the peak, at step s of S
+    return low + (1 - low) * (1 + math.cos(math.pi * (s - W) / (S - W))) / 2
+
+
+def clip_factor(norms, limit):  # 04
+    return min(1, limit / math.hypot(*norms))
 
 
 def all_reduced(P, N):  # 07: bytes that a rank sends, FP32
@@ -122,11 +143,27 @@ def renormalized(first, second):  # 21: the weight of the first of two experts
 
 # ---- questions: (chapter, text, answer), where {names} are drawn -----------------------------------
 
-RANKS, MILLIONS = (2, 4, 8, 16, 32), (124, 350, 760, 1300, 2700)
+POWERS = tuple(2**i for i in range(2, 12))
+MILLIONS = (60, 124, 220, 350, 480, 760, 1100, 1300, 1800, 2700, 6700, 13000)
+
+TRUNK = [
+    ("01", "GPT-2's model has {L} blocks and {C} channels. How many floating-point operations do the products with the weights of the blocks take for a token, forward and backward?", lambda L, C, **_: block_flops(L, C)),
+    ("02", "The gradient of a weight is 4 in the first step and {g} in the second. By how many learning rates does Adam move the weight in the second step, with betas 0.9 and 0.95? Leave out epsilon.", lambda g, **_: second_step(4, g, 0.9, 0.95)),
+    ("03", "--schedule cosine with {W} steps of warmup, {S} steps in all, and --min-lr 0.1: which share of its peak has the rate at step {s}? Steps count from 0.", lambda s, W, S, **_: cosine_rate(s, W, S, 0.1)),
+    ("04", "A model has two tensors, whose gradients have the norms {x} and {y}. By what is the gradient multiplied with --clip {c}?", lambda x, y, c, **_: clip_factor((x, y), c)),
+    ("05", "{P} million parameters in BF16 with FP32 master weights, gradients and AdamW's states: how many bytes?", lambda P, **_: 18 * P * 1e6),
+    ("06", "--recompute full, {L} blocks, a sequence of {T} tokens with {C} channels, in FP32: how many bytes are the inputs of the blocks?", lambda L, T, C, **_: block_inputs(L, T, C)),
+    ("07", "{P} million FP32 gradients are all-reduced over {N} ranks. How many bytes does a rank send?", lambda P, N, **_: all_reduced(P * 1e6, N)),
+    ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
+    ("10", "ZeRO-3 in FP32 with {GA} micro-steps: how many times as much does a rank send with resharding as without?", lambda GA, **_: reshard_ratio(GA)),
+    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
+    ("12", "GPipe on {p} stages: how many micro-batches does it need at least to idle less than {percent} percent?", lambda p, percent, **_: fewest_micros(p, percent / 100)),
+    ("13", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, on {t} tensor ranks, {N} shares of the batch and {p} stages, all of which have equally much. How many bytes of weights, gradients and states has a rank?", lambda P, t, N, p, **_: zero1_kept(P * 1e6 / (t * p), N)),
+]
 
 SYSTEMS = [
     ("07", "{P} million FP32 gradients are all-reduced over {N} ranks. How many bytes does a rank send?", lambda P, N, **_: all_reduced(P * 1e6, N)),
-    ("07", "A small all-reduce takes as long as its messages that follow one another. On {N} ranks, how many times as long does ring take as halving?", lambda N, **_: ring_faster_from(N)),
+    ("07", "A small all-reduce takes as long as its messages that follow one another. On {many} ranks, how many times as long does ring take as halving?", lambda many, **_: ring_faster_from(many)),
     ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
     ("09", "ZeRO-2 of {P} million parameters in BF16 on {N} ranks with {GA} micro-steps: how many bytes does a rank send in a step?", lambda P, N, GA, **_: zero2_sent(P * 1e6, N, GA, 2)),
     ("09", "GPT-2's model with {C} channels, {V} rows of the embedding and {T} positions: how many bytes do the two rooms of ZeRO-2 take? Leave out padding.", lambda C, V, T, **_: 2 * 4 * room(V, T, C)),
@@ -154,26 +191,28 @@ LLAMA = [
     ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
 ]
 
-PATHS = {"systems": SYSTEMS, "llama": LLAMA}
+PATHS = {"trunk": TRUNK, "systems": SYSTEMS, "llama": LLAMA}
 
 
 def drawn(random_number):
     """Numbers for one question."""
     pick = random_number.choice
     return {
-        "P": pick(MILLIONS), "N": pick(RANKS[1:]), "GA": pick((2, 4, 8, 16)), "C": pick((768, 1024, 1600, 2048)), "V": pick((32000, 50257, 128256)),
-        "T": pick((1024, 2048, 4096, 8192)), "L": pick((12, 24, 36, 48)), "t": pick((2, 4, 8)), "p": pick((4, 8, 16)), "percent": pick((5, 10, 20)),
-        "groups": pick((2, 4, 8)), "heads": pick((16, 32)), "cp": pick((2, 4, 8)), "E": pick((16, 32, 64)), "k": pick((2, 3, 4, 6)), "ep": pick((2, 4, 8)),
-        "HS": pick((64, 128)), "i": pick((1, 3, 8, 16)), "F": pick((512, 1408, 2048)), "f": pick((1, 1.25, 1.5, 2)),
-        "load": pick((6, 7, 8, 9)), "share": pick((0.55, 0.6, 0.7)), "second": pick((0.1, 0.15, 0.2)),
+        "P": pick(MILLIONS), "N": pick((4, 8, 16, 32, 64)), "many": pick(POWERS), "GA": pick((2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)), "C": pick((768, 1024, 1600, 2048)),
+        "V": pick((32000, 50257, 128256)), "T": pick((1024, 2048, 4096, 8192)), "L": pick((12, 24, 36, 48)), "t": pick((2, 4, 8)), "p": pick((4, 6, 8, 12, 16)),
+        "percent": pick((5, 10, 15, 20)), "groups": pick((2, 4, 8)), "heads": pick((16, 32)), "cp": pick((2, 4, 8)), "E": pick((16, 32, 64)), "k": pick((2, 3, 4, 6)),
+        "ep": pick((2, 4, 8)), "HS": pick((64, 128)), "i": pick((1, 3, 8, 16)), "F": pick((512, 1408, 2048)), "f": pick((1, 1.25, 1.5, 2)),
+        "load": pick((6, 7, 8, 9)), "share": pick((0.5, 0.55, 0.6, 0.7)), "second": pick((0.1, 0.15, 0.2)),
+        "g": pick((1, 2, 3, 5, 6, 7, 8, 9, 10, 12, 16, 20)), "W": pick((10, 20, 50)), "S": pick((100, 200, 400)), "s": pick((60, 70, 80, 90)),
+        "x": pick((1, 2, 3, 4)), "y": pick((5, 6, 7, 8)), "c": pick((0.5, 1, 2)),
     }  # fmt: skip
 
 
-def exam(path, seed):
+def exam(path, seed, key=None):
     """[(chapter, question, answer)]"""
     if path not in PATHS:
         raise Refused(f"no exam {path}; there are {', '.join(PATHS)}")
-    numbers = random.Random(f"{path} {seed}")
+    numbers = random.Random(f"{path} {seed}" if key is None else f"{path} {seed} {key}")
     questions = []
     for chapter, text, answer in PATHS[path]:
         values = drawn(numbers)
@@ -190,19 +229,30 @@ def main(words):
     parser = Parser(prog="exam.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--key")
     parser.add_argument("--answers", action="store_true")
     parser.add_argument("--answer", nargs=2, metavar=("K", "VALUE"))
     try:
         args = parser.parse_args(words)
-        questions = exam(args.path, args.seed)
+        if args.answers and not args.key:
+            raise Refused("--answers wants the --key WORD with which the questions were drawn; --answer K VALUE judges one without")
+        questions = exam(args.path, args.seed, args.key)
         if args.answer:
             return judge(questions, *args.answer)
     except Refused as refused:
         print(f"exam.py: {refused}", file=sys.stderr)
         return 2
     for k, (chapter, text, answer) in enumerate(questions, 1):
-        print(f"{k:2}  {answer:.{DIGITS}g}  chapter {chapter}" if args.answers else f"{k:2}  {text}")
+        print(f"{k:2}  {answer:.{SHOWN}g}  chapter {chapter}" if args.answers else f"{k:2}  {text}")
     return 0
+
+
+def is_right(value, answer):
+    """Whether `value` has DIGITS right digits: rounded to them it is the answer, or it is nearer to the
+    answer than rounding would take it. @throws InvalidOperation if it is no number"""
+    unit = 10.0 ** (math.floor(math.log10(answer)) - DIGITS + 1)
+    same = rounded(value, DIGITS) == rounded(repr(float(answer)), DIGITS)
+    return same or abs(number(value) - Decimal(answer)) <= Decimal(unit / 2)
 
 
 def judge(questions, k, value):
@@ -210,7 +260,7 @@ def judge(questions, k, value):
     if k not in map(str, range(1, len(questions) + 1)):
         raise Refused(f"no question {k}; there are 1 to {len(questions)}")
     try:
-        right = rounded(value, DIGITS) == rounded(repr(float(questions[int(k) - 1][2])), DIGITS)
+        right = is_right(value, questions[int(k) - 1][2])
     except InvalidOperation:
         raise Refused(f"{value} is no number") from None
     print(f"{k}: right" if right else f"{k}: not {value}, to {DIGITS} digits")

@@ -12,12 +12,17 @@ if __package__:
     from .labs import ROOT, Refused
 
 
+def number(value):
+    """@throws InvalidOperation"""
+    found = Decimal(value.replace(",", "").replace("_", ""))
+    if not found.is_finite():
+        raise InvalidOperation
+    return found
+
+
 def rounded(value, digits):
     """A number to so many digits, in one way of writing. @throws InvalidOperation"""
-    number = Decimal(value.replace(",", "").replace("_", ""))
-    if not number.is_finite():
-        raise InvalidOperation
-    return f"{number:.{digits - 1}E}"
+    return f"{number(value):.{digits - 1}E}"
 
 
 def hashed(exercise, value, digits):

@@ -2,6 +2,7 @@
 
 The fault is a mutant of a lab. Who looks for it sees what the check has measured, and no code, and
 names it from the list of all faults of that lab. A number draws fault and list: the same everywhere.
+Numbers go round: each round draws every fault once, and never begins with the fault that ended the last.
 """
 
 import hashlib
@@ -17,11 +18,16 @@ def draw(lab, number):
     """(the mutant, all mutants of the lab in the order of the list)"""
     if number < 1:
         raise Refused(f"no bug {number}; legal are 1, 2, 3, ...")
+    mutants = lab.mutants()
 
-    def shuffled(what):
-        return sorted(lab.mutants(), key=lambda mutant: hashlib.sha256(f"{what} {lab.number} {number} {mutant.name}".encode()).digest())
+    def shuffled(what, n):
+        return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{what} {lab.number} {n} {mutant.name}".encode()).digest())
 
-    return shuffled("bug")[0], shuffled("list")
+    round_of, at = divmod(number - 1, len(mutants))
+    faults = shuffled("bug", round_of)
+    if round_of and faults[0].name == shuffled("bug", round_of - 1)[-1].name:
+        faults[0], faults[1] = faults[1], faults[0]  # of three or more: so the last stays as it is
+    return faults[at], shuffled("list", number)
 
 
 def measure(lab, build, number, seed, program):

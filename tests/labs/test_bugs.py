@@ -33,10 +33,11 @@ class Bugs(unittest.TestCase):
                 status = lab_py.main(["--work", work, "--build", work, "bug", *words])
         return status, out.getvalue()
 
-    def test_every_fault_of_every_lab_is_drawn(self):
+    def test_every_fault_of_every_lab_is_drawn_and_none_twice_in_a_row(self):
         for lab in labs():
-            drawn = {bugs.draw(lab, number)[0].name for number in MANY}
-            self.assertEqual(drawn, {mutant.name for mutant in lab.mutants()}, lab.name)
+            drawn, names = [bugs.draw(lab, number)[0].name for number in MANY], {mutant.name for mutant in lab.mutants()}
+            self.assertEqual(set(drawn[: len(names)]), names, lab.name)
+            self.assertTrue(all(one != other for one, other in zip(drawn, drawn[1:])), lab.name)
 
     def test_faults_of_a_lab_can_be_told_apart_and_stand_in_no_order(self):
         for lab in labs():

@@ -35,6 +35,27 @@ class Exams(unittest.TestCase):
         }.items():
             self.assertTrue(answers.judge(exercise, repr(float(value)))[0], f"{exercise}: {value}")
 
+    def test_formulas_without_an_exercise_give_the_chapters_examples(self):
+        for found, written in [(exam.cosine_rate(5, 2, 10, 0.1), 0.72), (exam.second_step(2, 2, 0.9, 0.95), 1), (exam.clip_factor([4], 1), 0.25), (exam.clip_factor([0.5], 1), 1)]:
+            self.assertAlmostEqual(found, written, places=2)
+        self.assertEqual(exam.block_flops(8, 128), 6 * 12 * 8 * 128**2)
+
+    def test_a_question_has_many_variants(self):
+        for path in exam.PATHS:
+            exams = [exam.exam(path, seed) for seed in range(300)]
+            for variants in zip(*exams):
+                self.assertGreaterEqual(len({answer for _, _, answer in variants}), 10, variants[0])
+
+    def test_right_digits_are_right(self):
+        """Those that are rounded, however many there are."""
+        for value, right in [("0.9965", True), ("0.997", True), ("0.99650349", True), ("0.996", False), ("0.9959", False), ("0.998", False), ("0.9972", True), ("9.965", False), ("-0.997", False)]:
+            self.assertEqual(exam.is_right(value, 0.99650349), right, value)
+        for path in exam.PATHS:
+            for seed in range(100):
+                for _, text, answer in exam.exam(path, seed):
+                    for digits in (3, 4, 5, 9):
+                        self.assertTrue(exam.is_right(f"{answer:.{digits}g}", answer), text)
+
     def test_twelve_questions_by_seed(self):
         for path in exam.PATHS:
             for seed in range(20):
@@ -50,16 +71,18 @@ class Exams(unittest.TestCase):
                 self.assertEqual(len(list(ROOT.glob(f"chapters/{chapter}_*/README.md"))), 1, text)
 
     def test_answers_are_told_on_request_alone(self):
-        shown = said("systems", "--seed", "3")[1]
-        told = said("systems", "--seed", "3", "--answers")[1]
+        drawn = ["systems", "--seed", "3", "--key", "word"]
+        shown, told = said(*drawn)[1], said(*drawn, "--answers")[1]
+        for others in [["systems", "--seed", "3"], ["systems", "--seed", "3", "--key", "World"]]:
+            self.assertNotEqual(said(*others)[1], shown)
         for line in told.splitlines():
             k, answer, _ = re.match(r" *(\d+)  (\S+)  (chapter \d\d)$", line).groups()
             self.assertNotIn(f" {answer} ", shown)
-            self.assertEqual(said("systems", "--seed", "3", "--answer", k, answer)[0], 0, line)
-            self.assertEqual(said("systems", "--seed", "3", "--answer", k, str(1.1 * float(answer)))[0], 1, line)
+            self.assertEqual(said(*drawn, "--answer", k, answer)[0], 0, line)
+            self.assertEqual(said(*drawn, "--answer", k, str(1.1 * float(answer)))[0], 1, line)
 
     def test_bad_input_is_one_line(self):
-        for words in [["history", "--seed", "1"], ["llama"], ["llama", "--seed", "x"], ["llama", "--seed", "1", "--answer", "13", "1"], ["llama", "--seed", "1", "--answer", "1", "many"]]:
+        for words in [["history", "--seed", "1"], ["llama"], ["llama", "--seed", "x"], ["llama", "--seed", "1", "--answer", "13", "1"], ["llama", "--seed", "1", "--answer", "1", "many"], ["llama", "--seed", "1", "--answers"], ["llama", "--seed", "1", "--key", "", "--answers"]]:
             status, text = said(*words)
             self.assertEqual((status, text.count("\n")), (2, 1), words)
 
