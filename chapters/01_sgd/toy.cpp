@@ -1,0 +1,95 @@
+// Backward by hand in one short file: a network of two layers, its loss, the gradient of every
+// weight, and a step of SGD. Differences of the loss say whether the gradients are right.
+//
+//   g++ -std=c++20 chapters/01_sgd/toy.cpp -o toy && ./toy
+
+#include <cmath>
+#include <cstdio>
+
+constexpr int I = 2, H = 3, V = 3;  // inputs, hidden channels, classes
+constexpr double x[I] = {1, -0.5};  // one example
+constexpr int target = 2;           // its class
+
+struct Weights {
+  double w1[H][I] = {{0.1, -0.2}, {0.3, 0.1}, {-0.1, 0.2}};
+  double w2[V][H] = {{0.2, 0.1, -0.1}, {-0.3, 0.2, 0.1}, {0.1, -0.1, 0.2}};
+};
+
+struct Acts {  // what forward leaves for backward
+  double h[H], p[V];
+};
+
+/// h = tanh(W1 x), z = W2 h, p = softmax(z); the loss is -log p[target].
+double forward(const Weights& w, Acts& a) {
+  double sum = 0;
+  for (int i = 0; i < H; ++i) a.h[i] = std::tanh(w.w1[i][0] * x[0] + w.w1[i][1] * x[1]);
+  for (int v = 0; v < V; ++v) {
+    double z = 0;
+    for (int i = 0; i < H; ++i) z += w.w2[v][i] * a.h[i];
+    sum += a.p[v] = std::exp(z);
+  }
+  for (double& p : a.p) p /= sum;
+  return -std::log(a.p[target]);
+}
+
+/// The chain rule from the loss back to each weight. A mistake that people make: `tanh` is left
+/// out.
+Weights backward(const Weights& w, const Acts& a, bool mistake = false) {
+  Weights d;
+  double dz[V], dh[H] = {};
+  for (int v = 0; v < V; ++v) dz[v] = a.p[v] - (v == target);  // softmax and log together
+  for (int v = 0; v < V; ++v) {
+    for (int i = 0; i < H; ++i) {
+      d.w2[v][i] = dz[v] * a.h[i];  // gradient of the output times the input
+      dh[i] += w.w2[v][i] * dz[v];  // the same weights, the other way round
+    }
+  }
+  for (int i = 0; i < H; ++i) {
+    const double slope = mistake ? 1 : 1 - a.h[i] * a.h[i];  // of tanh
+    for (int j = 0; j < I; ++j) d.w1[i][j] = dh[i] * slope * x[j];
+  }
+  return d;
+}
+
+/// The largest difference between `d` and (loss(w + e) - loss(w - e)) / 2e, over all weights.
+double error(const Weights& w, const Weights& d, double e) {
+  double worst = 0;
+  const auto look = [&](auto weight) {
+    Acts a;
+    Weights up = w, down = w, slopes = d;
+    weight(up) += e;
+    weight(down) -= e;
+    worst =
+        std::fmax(worst, std::fabs((forward(up, a) - forward(down, a)) / (2 * e) - weight(slopes)));
+  };
+  for (int i = 0; i < H; ++i) {
+    for (int j = 0; j < I; ++j) look([=](Weights& of) -> double& { return of.w1[i][j]; });
+    for (int v = 0; v < V; ++v) look([=](Weights& of) -> double& { return of.w2[v][i]; });
+  }
+  return worst;
+}
+
+int main() {
+  Weights w;
+  Acts a;
+  std::printf("first loss %.4f; a model that knows nothing has ln 3 = %.4f\n", forward(w, a),
+              std::log(3.0));
+
+  // Differences leave out terms of e^2 = 1e-8 and round by 2^-53 / e, some 1e-12. The third
+  // derivatives that stand before e^2 / 6 are below 6 here: values and weights are below 1.
+  const double e = 1e-4, bound = e * e;
+  const double right = error(w, backward(w, a), e), wrong = error(w, backward(w, a, true), e);
+  std::printf("gradients against differences: %.1e at most; without the slope of tanh: %.1e\n",
+              right, wrong);
+
+  for (int step = 0; step < 5; ++step) {
+    const double loss = forward(w, a);
+    std::printf("step %d: loss %.4f, probability of the target %.3f\n", step, loss, a.p[target]);
+    const Weights d = backward(w, a);  // all gradients come before the first weight moves
+    for (int i = 0; i < H; ++i) {
+      for (int j = 0; j < I; ++j) w.w1[i][j] -= 0.5 * d.w1[i][j];
+      for (int v = 0; v < V; ++v) w.w2[v][i] -= 0.5 * d.w2[v][i];
+    }
+  }
+  return right < bound && wrong > bound ? 0 : 1;
+}

@@ -1,0 +1,72 @@
+// A batch in pieces, and one clip, in one short file. Eight sequences have a gradient each, and 1,
+// 2, 4 or 8 micro-batches add them up. A tree has the same bits for each cut; a running sum has
+// not.
+//
+//   g++ -std=c++20 chapters/04_clipping/toy.cpp -o toy && ./toy
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+constexpr int B = 8;
+constexpr float gradient[B] = {1e8F, 1, 1, 1, -1e8F, 1, 1, 1};
+
+/// The sum of sequences first to first + n - 1, as a micro-batch computes it: a balanced tree.
+float tree(int first, int n) {
+  return n == 1 ? gradient[first] : tree(first, n / 2) + tree(first + n / 2, n / 2);
+}
+
+/// Joins sums that come one after the other into the same tree, as a binary counter adds ones: sums
+/// of equal size meet. After 1, 2, 3, 4 of them there are 1, 1, 2, 1 buffers.
+class Counter {
+ public:
+  void add(float sum) {
+    for (int rest = count_++; rest % 2 == 1; rest /= 2) {
+      sum = buffers_.back() + sum;  // the older one first
+      buffers_.pop_back();
+    }
+    buffers_.push_back(sum);
+  }
+  float sum() const { return buffers_[0]; }  // of 1, 2, 4, 8, ... sums
+  int count() const { return count_; }
+
+ private:
+  std::vector<float> buffers_;
+  int count_ = 0;
+};
+
+int main() {
+  bool same = true, running_differs = false;
+  std::printf("The sum is 6, but near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8.\n");
+  std::printf("micro-batches of   tree   running sum\n");
+  for (int n = B; n >= 1; n /= 2) {
+    Counter counter;
+    float running = 0;
+    for (int first = 0; first < B; first += n) {
+      counter.add(tree(first, n));
+      running += tree(first, n);
+    }
+    std::printf("%d  (%d of them)       %4g   %4g\n", n, counter.count(), counter.sum(), running);
+    same = same && counter.sum() == tree(0, B);
+    running_differs = running_differs || running != tree(0, B);
+  }
+
+  // Two tensors with a gradient each, of norms 3 and 4: together 5. At most 1 is allowed.
+  const double a = 3, b = 4, most = 1;
+  const double norm = std::sqrt(a * a + b * b);
+  const double clipped_a = a * most / norm, clipped_b = b * most / norm;
+  std::printf("\nclipped by the norm of all:  %g and %g, norm %g, ratio %g as before\n", clipped_a,
+              clipped_b, std::sqrt(clipped_a * clipped_a + clipped_b * clipped_b),
+              clipped_a / clipped_b);
+  const double each_a = std::fmin(a, most), each_b = std::fmin(b, most);
+  std::printf("clipped each by its own:     %g and %g, ratio %g: another direction\n", each_a,
+              each_b, each_a / each_b);
+
+  // A NaN in one element is a NaN in the norm. Such a step is left out; NaN is equal to nothing.
+  const double bad = std::sqrt(a * a + std::nan("") * std::nan(""));
+  std::printf("norm with a NaN: %s\n", std::isfinite(bad) ? "a step" : "no step");
+  const bool direction = std::fabs(clipped_a / clipped_b - a / b) < 1e-15;
+  return same && running_differs && direction && each_a / each_b != a / b && !std::isfinite(bad)
+             ? 0
+             : 1;
+}
