@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the README shows and a program can know: its picture, and the table of chapters.
+"""What the README shows and a program can know: its picture, and the tables of chapters.
 
     scripts/front_page.py --embed      write both anew
     scripts/front_page.py --check      fail if the tree holds others
     scripts/front_page.py --measure    run chapters 06 to 10 of build/cpu first, and note what they count
     scripts/front_page.py --programs DIR   fail if the programs of DIR count something else
 
-The picture, docs/pictures/zero.svg, is drawn from docs/pictures/zero.json alone. The table stands
+The picture, docs/pictures/zero.svg, is drawn from docs/pictures/zero.json alone. The tables stand
 between <!-- chapters:begin --> and <!-- chapters:end -->. Its minutes are for reading: 150 words of a
 README a minute, and ten lines of the diff. Lines are to the next ten, so that not every change of a
 chapter is one of the README.
@@ -73,15 +73,29 @@ def tens(count):
     return max(10, 10 * round(count / 10))
 
 
+def lessons(root, name):
+    """Lines of code of main.cpp and the headers beside it. What lies in proof/ is not read first."""
+    sources = [chapter_budget.main_of(root, name), *sorted((root / "chapters" / name).glob("*.h"))]
+    return sum(len(chapter_budget.counted_lines(path.read_text(encoding="utf-8"))) for path in sources)
+
+
 def table(root):
-    lines = ["| chapter, and what you can answer afterwards | min | lines | own |", "|---|--:|--:|--:|"]
-    for name, row in chapter_tree.chapters(root).items():
-        code, diff = chapter_budget.measure(root, row)
-        readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
-        own = diff if row.parents and row.trains else code
-        lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
-                     f"| {tens(code)} | {tens(own)} |")
-    return "\n".join(lines)
+    """Three tables: the trunk, branches, and programs that train no model."""
+    groups = {"The trunk": lambda row: row.in_trunk, "Branches": lambda row: not row.in_trunk and row.trains,
+              "Programs that train no model": lambda row: not row.trains}
+    parts = []
+    for title, is_in in groups.items():
+        lines = [f"| {title}, and what you can answer afterwards | min | lines | own |", "|---|--:|--:|--:|"]
+        for name, row in sorted(chapter_tree.chapters(root).items()):
+            if not is_in(row):
+                continue
+            code, diff = chapter_budget.measure(root, row)
+            readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
+            own = diff if row.parents and row.trains else code
+            lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
+                         f"| {tens(lessons(root, name))} | {tens(own)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 # -- the picture -------------------------------------------------------------------------------
