@@ -34,12 +34,13 @@ def measure(lab, build, number, seed, program):
     """What the check says of the bug. Its files are removed afterwards."""
     mutant, _ = draw(lab, number)
     folder = build.folder / "labs/bug"  # the same each time: then ccache knows what it has compiled
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        write(folder, mutated(lab, mutant))
-        return judge.check(lab, build, folder, seed, program)
-    finally:
+    with build.alone():
         shutil.rmtree(folder, ignore_errors=True)
+        try:
+            write(folder, mutated(lab, mutant))
+            return judge.check(lab, build, folder, seed, program)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def rows(results):

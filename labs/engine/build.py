@@ -1,6 +1,8 @@
 """Compiling a check or a chapter's program with a student's files, by the commands that CMake has
 for the chapter's own."""
 
+import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -29,11 +31,28 @@ class Build:
         self.root, self.folder = root, Path(folder)
         self._commands = None
 
+    @contextlib.contextmanager
+    def alone(self):
+        """Nobody else does in this folder meanwhile what cannot be done twice at once."""
+        with (self.folder / "labs.lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"waiting for another lab.py, which builds in {self.folder}", flush=True)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def prepare(self, targets):
         """Builds libraries and references; says so where that takes long."""
         if not (self.folder / "build.ninja").is_file():
             if self.folder != self.root / "build/cpu":
                 raise Refused(f"{self.folder} is no build folder; cmake --preset cpu makes build/cpu")
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with self.alone():
+            self._prepare(targets)
+
+    def _prepare(self, targets):
+        if not (self.folder / "build.ninja").is_file():
             print("configuring build/cpu, once", flush=True)
             run = subprocess.run(["cmake", "--preset", "cpu"], cwd=self.root, capture_output=True, text=True)
             if run.returncode != 0:

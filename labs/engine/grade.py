@@ -2,7 +2,7 @@
 
 Of a submission only the bodies of the lab's functions are taken. They are compiled and run as a user
 of their own, in a root of their own, if this is root. Seeds are drawn: so are ranks, sizes, numbers,
-and the weights and the text of the program.
+and the weights and the text of the program. results.json carries them.
 """
 
 import errno
@@ -19,6 +19,7 @@ from .labs import Refused, replace
 
 SEEDS = 3
 LARGEST = 1 << 20  # bytes of a file
+DEEPEST = 20  # folders in folders of a submission
 MOST_SHOWN = 2000  # characters of what the student sees of a gate
 # Errors that are not the submission's fault: the machine has no room, no processes, no files.
 OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
@@ -28,23 +29,32 @@ RULE = "Of your files only the bodies of the lab's functions are taken; a helper
 def taken(lab, submission, work):
     """Writes the lab's files with the bodies of the submission. @throws NotTaken"""
     for path in lab.files:
-        # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
-        candidates = itertools.chain([submission / path, submission / Path(path).name], deeper(submission, path))
-        found = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
-        if found is None or found.stat().st_size > LARGEST or not found.resolve().is_relative_to(submission.resolve()):
-            raise transplant.NotTaken(f"no file {path} in the submission: a plain file of at most 1 MiB")
+        text = transplant.read(found(submission, path))
         (work / path).parent.mkdir(parents=True, exist_ok=True)
-        (work / path).write_text(transplant.merged(lab, path, transplant.read(found)), encoding="utf-8")
+        (work / path).write_text(transplant.merged(lab, path, text), encoding="utf-8")
 
 
-def deeper(submission, path):
-    """A generator: who needs no folder is not asked how deep they are."""
-    yield from sorted(submission.rglob(path))
+def found(submission, path):
+    """A file of a submission. @throws NotTaken"""
+    # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
+    deeper = (sorted(submission.glob("*/" * depth + path)) for depth in range(1, DEEPEST))
+    candidates = itertools.chain([submission / path, submission / Path(path).name], itertools.chain.from_iterable(deeper))
+    file = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
+    if file is None or not file.resolve().is_relative_to(submission.resolve()):
+        raise transplant.NotTaken(f"no file {path} in the submission")
+    if file.stat().st_size > LARGEST:
+        raise transplant.NotTaken(f"{file.name} has {file.stat().st_size:,} bytes; at most {LARGEST:,} are taken")
+    return file
 
 
-def run_all(lab, build, work):
+def drawn(seed):
+    """The seeds of a grading; `seed` is the first of them, or None."""
+    first = 2 + secrets.randbelow(1 << 40) if seed is None else seed
+    return [first + i for i in range(SEEDS)]
+
+
+def run_all(lab, build, work, seeds):
     """For each gate the result of the seed that shows the least, with the share of all seeds."""
-    seeds = [2 + secrets.randbelow(1 << 40) for _ in range(SEEDS)]
     runs, _ = judge.check_seeds(lab, build, work, seeds, True, guarded=True)
     results = []
     for gate in lab.gates:
@@ -80,16 +90,17 @@ def report(lab, results):
     return {"output": sandbox.missing(), "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
 
 
-def evaluate(lab, build, submission):
+def evaluate(lab, build, submission, seeds):
     work = Path(tempfile.mkdtemp(prefix="ladder-grade-"))
     try:
         taken(lab, submission, work)
-        return report(lab, run_all(lab, build, work))
+        return report(lab, run_all(lab, build, work, seeds))
     except transplant.NotTaken as fault:
         return nothing(f"{fault}\n{RULE}")
     except judge.DoesNotCompile as fault:
+        sandbox.demand_room(work)
         return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
-    except Refused:  # the grader is not set up, whatever is handed in
+    except (Refused, MemoryError):  # the grader is not set up or has no memory, whatever is handed in
         raise
     except OSError as fault:  # nor is it the submission's fault if the machine has no room
         if fault.errno in OF_THE_MACHINE:
@@ -111,7 +122,7 @@ def may_replace(results):
         return False
 
 
-def grade(lab, build, submission, results):
+def grade(lab, build, submission, results, seed=None):
     """Writes results.json. Returns one line about it."""
     if not submission.is_dir():
         raise Refused(f"no folder {submission} with a submission")
@@ -119,7 +130,11 @@ def grade(lab, build, submission, results):
         raise Refused(f"no folder {results.parent} for {results.name}")
     if not may_replace(results):
         raise Refused(f"--results {results} is there and stays as it is; legal is a new file, or one that grade has written")
-    found = evaluate(lab, build, submission)
-    replace(results, json.dumps(found, indent=1) + "\n")
-    score = found.get("score", sum(test["score"] for test in found["tests"]))
-    return f"{lab.name}: {score:g} of {lab.points:g} points, in {results}"
+    results.unlink(missing_ok=True)  # of another submission, perhaps: it does not outlive a grading that fails
+    build.prepare(judge.targets(lab))
+    seeds = drawn(seed)
+    graded = evaluate(lab, build, submission, seeds)
+    graded["extra_data"] = {"seeds": seeds}
+    replace(results, json.dumps(graded, indent=1) + "\n")
+    score = graded.get("score", sum(test["score"] for test in graded["tests"]))
+    return f"{lab.name}: {score:g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"

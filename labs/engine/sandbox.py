@@ -3,13 +3,21 @@
 What it measures comes through a pipe of its own, line by line; what it prints is kept aside. When it
 is over, nothing of it is left running. Run by root it has a user of its own and, where a room is
 given, that folder for its root.
+
+A disk without room is never the program's fault, whoever has filled it: then nothing has an outcome.
 """
 
 import ctypes
+import errno
 import functools
+import grp
+import io
+import itertools
 import os
+import pwd
 import re
 import resource
+import secrets
 import signal
 import stat
 import subprocess
@@ -20,12 +28,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PROCESSES = 100  # and threads: 8 ranks have two each
-MOST = 64 << 20  # bytes of all rows, and of a file unless it is a compiler's
+NUMBERS = range(20000, 60000)  # of users: below are accounts, above what some containers do not have
+OPEN_FILES = 64  # what is open and deleted takes room that nobody sees
+MOST = 64 << 20  # bytes of a file unless it is a compiler's
+MOST_ROWS, MOST_OF_ROWS = 50_000, 32 << 20  # and bytes: no check writes a quarter of it
+QUOTA = {"--block-size=1": (512 << 20, "bytes"), "--inodes": (20_000, "files")}  # of a room, by flag of du
+LEAST_FREE = {"bytes": 32 << 20, "files": 1000}  # of a disk: with less a file of a check may not fit
+LOOK = 0.2  # seconds from one look at a program to the next
 SHOWN = 4000  # bytes of what was printed
 BECOME_REAPER, NO_NEW_PRIVILEGES = 36, 38  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 NEW_NETWORK, NEW_IPC = 0x40000000, 0x08000000  # CLONE_NEWNET, CLONE_NEWIPC
 LIBC = ctypes.CDLL(None)
-ROW = re.compile(r"([^\t]*)\t([^\t]*)\t((?:f32|bf16|f16)\t(?:[0-9a-f]{8})*|(?:count|without)\t-?[0-9]{1,18}|(?:text|threw|begin|returned)\t[^\t]*)")
+ROW = re.compile(r"([^\t]*)\t([^\t]*)\t((?:f32|bf16|f16)\t(?:[0-9a-f]{8})*|(?:count|without)\t-?[0-9]{1,18}|(?:text|threw|begin|returned|end)\t[^\t]*)")
 
 
 @dataclass
@@ -61,6 +75,14 @@ def has_own_network():
     return can_isolate() and can(close_network)
 
 
+@functools.cache
+def free_user():
+    """A number without account, group and processes, for all that this process runs: processes of that
+    number are ended, and no other's may be."""
+    used = {owner for _, _, owner in processes()} | {entry.pw_uid for entry in pwd.getpwall()} | {entry.gr_gid for entry in grp.getgrall()}
+    return secrets.choice([number for number in NUMBERS if number not in used])
+
+
 def missing():
     """The walls that are not there, in plain words."""
     if not can_isolate():
@@ -80,12 +102,13 @@ def run(argv, folder, given="", seconds=20, megabytes=2048, isolate=False, room=
     @param given what follows on its standard input behind the descriptor that rows go to
     @param room  its root: `folder` is in it
     @param start where in the room it begins, instead of `folder`"""
-    user = 60000 + os.getpid() % 5000 if isolate else None
+    user = free_user() if isolate else None
+    owned = [folder, *([Path(room) / "tmp"] if room else [])] if isolate else []
     if isolate:
-        for path in [folder, *([Path(room) / "tmp"] if room else [])]:
+        for path in owned:
             os.chown(path, user, user)
             os.chmod(path, 0o700)
-    limits = {resource.RLIMIT_CPU: 4 * seconds, resource.RLIMIT_AS: megabytes << 20, resource.RLIMIT_FSIZE: most}
+    limits = {resource.RLIMIT_CPU: 4 * seconds, resource.RLIMIT_AS: megabytes << 20, resource.RLIMIT_FSIZE: most, resource.RLIMIT_NOFILE: OPEN_FILES}
     begin = start or (os.path.join("/", Path(folder).relative_to(room)) if room else folder)
     own_network = isolate and has_own_network()
     LIBC.prctl(BECOME_REAPER, 1, 0, 0, 0)
@@ -102,9 +125,10 @@ def run(argv, folder, given="", seconds=20, megabytes=2048, isolate=False, room=
         reader.start()
         try:
             give(process, f"{to} {given}\n")
-            ended = wait(process, seconds)
+            ended = wait(process, seconds, owned, folder)
         finally:  # also if Ctrl-C ends this process
             end_all(user)
+            process.poll()
         reader.join(5)  # nobody is left who could write
         os.close(rows)
         return Outcome(ended, parse(b"".join(arrived)), shown(printed))
@@ -120,7 +144,7 @@ def give(process, text):
 
 def receive(rows, arrived):
     """Reads what comes, up to a limit. After that the writer waits until its time is over."""
-    left = MOST
+    left = MOST_OF_ROWS
     while left > 0 and (block := os.read(rows, min(left, 1 << 16))):
         arrived.append(block)
         left -= len(block)
@@ -170,16 +194,45 @@ def tasks_of(user):
     return count
 
 
-def wait(process, seconds):
-    try:
-        status = process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
+def wait(process, seconds, owned, disk):
+    """How it ended. @param owned folders that it can fill
+    @param disk where it may write. @throws OSError if there is no room"""
+    deadline = time.monotonic() + seconds
+    ended = ""
+    while process.poll() is None and not ended:
+        try:
+            process.wait(timeout=max(0, min(LOOK, deadline - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            ended = f"still running after {seconds} s" if time.monotonic() >= deadline else overdrawn(owned)
+            demand_room(disk)
+    demand_room(disk)
+    if ended:
         process.kill()
         process.wait()
-        return f"still running after {seconds} s"
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return f"ended with status {status}" if status else ""
+        return ended
+    if process.returncode < 0:
+        return f"ended by {signal.Signals(-process.returncode).name}"
+    return f"ended with status {process.returncode}" if process.returncode else ""
+
+
+def overdrawn(folders):
+    """What a program has too much of, in words. It may make files as fast as they are counted."""
+    for flag, (most, what) in QUOTA.items() if folders else []:
+        try:
+            counted = subprocess.run(["du", "-sc", flag, "--", *folders], capture_output=True, timeout=5).stdout.split()
+        except subprocess.TimeoutExpired:
+            counted = []
+        if not counted or int(counted[-2]) > most:
+            return f"ended: its files have more than {most:,} {what}"
+    return ""
+
+
+def demand_room(folder):
+    """@throws OSError if the disk of a folder is full, or nearly"""
+    disk = os.statvfs(folder)
+    free = {"bytes": disk.f_bavail * disk.f_frsize, "files": disk.f_favail if disk.f_files else LEAST_FREE["files"]}
+    if any(free[what] < least for what, least in LEAST_FREE.items()):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def end_all(user):
@@ -220,7 +273,8 @@ def processes():
 
 def parse(text):
     """Rows as a check writes them; what is no row is not believed, and does not trouble us."""
-    found = (ROW.fullmatch(line) for line in text.decode(errors="replace").split("\n"))
+    lines = itertools.islice(io.BytesIO(text), MOST_ROWS)
+    found = (ROW.fullmatch(line.decode(errors="replace").removesuffix("\n")) for line in lines)
     return [(row[1], row[2], *row[3].split("\t")) for row in found if row]
 
 

@@ -2,10 +2,13 @@
 """Labs without a compiler: stubs, what leaks, a student's files, answers."""
 
 import contextlib
+import errno
 import io
 import json
-import os
 import subprocess
+import sys
+import threading
+import time
 import tomllib
 import unittest
 import unittest.mock
@@ -14,7 +17,7 @@ from house_of_labs import ROOT, Tree
 
 import lab as lab_py
 import update
-from engine import answers, gates, grade, sandbox
+from engine import answers, build, gates, grade, sandbox
 from engine.desk import Desk, pairs
 from engine.labs import Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 
@@ -136,9 +139,9 @@ class Planted(Tree):
 
 
 class Grading(Tree):
-    def grade(self, results, **found):
+    def grade(self, results, seed=None, **found):
         with unittest.mock.patch.object(grade, "evaluate", return_value={"score": 1, "tests": [], **found}):
-            return grade.grade(find("08", self.root), None, self.root, results)
+            return grade.grade(find("08", self.root), unittest.mock.Mock(), self.root, results, seed)
 
     def test_no_file_of_others_is_replaced(self):
         desk = Desk(self.root)
@@ -157,23 +160,73 @@ class Grading(Tree):
             self.grade(results, output=output)
             self.assertEqual(json.loads(results.read_text(encoding="utf-8"))["output"], output)
 
-    def test_what_nobody_has_thought_of_is_a_result(self):
-        """Of a submission of folders in folders, and of one that ends the judge."""
-        lab, deep = find("08", self.root), self.root / "deep"
+    def test_old_results_do_not_outlive_a_grading_that_fails(self):
+        """A full disk, one that fills up beneath the compiler, and a tree that does not build: none is the student's fault."""
+        results, lab = self.root / "results.json", find("08", self.root)
+        full = OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+        beneath = unittest.mock.Mock(**{"f_bavail": 0, "f_frsize": 1, "f_files": 0})
+        for what, fault in [("judge.check_seeds", full), ("judge.check_seeds", grade.judge.DoesNotCompile("ld: No space left")), ("judge.targets", Refused("the tree"))]:
+            self.grade(results)
+            with unittest.mock.patch(f"engine.grade.{what}", side_effect=fault), unittest.mock.patch.object(grade, "taken"), unittest.mock.patch("os.statvfs", return_value=beneath):
+                with self.assertRaises((OSError, Refused)):
+                    grade.grade(lab, unittest.mock.Mock(), self.root, results)
+            self.assertFalse(results.exists(), fault)
+
+    def test_a_seed_repeats_a_grading(self):
+        results, seeds = self.root / "results.json", []
+        for seed in [None, None, 7]:
+            said = self.grade(results, seed)
+            seeds.append(json.loads(results.read_text(encoding="utf-8"))["extra_data"]["seeds"])
+            self.assertIn(f"grade --seed {seeds[-1][0]} repeats it", said)
+        self.assertNotEqual(seeds[0], seeds[1])
+        self.assertEqual(seeds[2], [7, 8, 9])
+
+    def test_what_is_no_file_of_the_lab(self):
+        """Folders in folders, a file that is too long, and a link to another's."""
+        lab, deep, long = find("08", self.root), self.root / "deep", self.root / "long"
         self.addCleanup(sandbox.remove, deep)
-        folder = str(deep)
-        for _ in range(1200):
-            os.mkdir(folder)
-            folder += "/d"
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            found = [grade.evaluate(lab, None, deep)]
-            with unittest.mock.patch.object(grade, "taken"), unittest.mock.patch.object(grade, "run_all", side_effect=ValueError):
-                found.append(grade.evaluate(lab, None, deep))
-            with unittest.mock.patch.object(grade, "taken", side_effect=Refused("not built")), self.assertRaises(Refused):
-                grade.evaluate(lab, None, deep)
-        self.assertEqual([one["score"] for one in found], [0, 0])
-        self.assertIn("could not be judged (ValueError); tell who teaches", found[1]["output"])
+        subprocess.run([sys.executable, "-c", f"import os\nos.mkdir('{deep}'); os.chdir('{deep}')\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"], check=True)
+        long.mkdir()
+        (long / "zero1.h").write_text("/" * ((1 << 20) + 1), encoding="utf-8")
+        link = self.root / "link"
+        link.mkdir()
+        (link / "chapters").symlink_to(self.root / "chapters")
+        path = "chapters/08_zero1/zero1.h"
+        for folder, told in [(deep, f"no file {path} in"), (long, "zero1.h has 1,048,577 bytes; at most 1,048,576 are taken"), (link, f"no file {path} in")]:
+            self.assertTrue(grade.evaluate(lab, None, folder, [1])["output"].startswith(told), folder)
+
+    def test_what_nobody_has_thought_of_is_a_result(self):
+        lab = find("08", self.root)
+        with contextlib.redirect_stderr(io.StringIO()) as err, unittest.mock.patch.object(grade, "taken"):
+            with unittest.mock.patch.object(grade, "run_all", side_effect=ValueError):
+                found = grade.evaluate(lab, None, self.root, [1])
+            with unittest.mock.patch.object(grade, "run_all", side_effect=Refused("not built")), self.assertRaises(Refused):
+                grade.evaluate(lab, None, self.root, [1])
+        self.assertEqual(found["score"], 0)
+        self.assertIn("could not be judged (ValueError); tell who teaches", found["output"])
         self.assertIn("Traceback", err.getvalue())
+
+
+class Building(Tree):
+    def test_two_first_checks_in_one_folder(self):
+        """One configures and builds; the other waits."""
+        folder, within, most = self.root / "build/cpu", [], []
+
+        def run(words, **_):
+            within.append(words)
+            most.append(len(within))
+            time.sleep(0.1)
+            within.remove(words)
+            return unittest.mock.Mock(returncode=0)
+
+        with unittest.mock.patch.object(build.subprocess, "run", side_effect=run), contextlib.redirect_stdout(io.StringIO()) as out:
+            threads = [threading.Thread(target=build.Build(self.root, folder).prepare, args=([f"lab_{i}"],)) for i in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual((len(most), max(most)), (4, 1))
+        self.assertIn("waiting for another lab.py", out.getvalue())
 
 
 class WhatIsShown(Tree):
@@ -219,8 +272,8 @@ class CommandLine(unittest.TestCase):
         self.assertIn("no exercise 99.9", self.refused("answer", "99.9", "1"))
         self.assertIn("required: --results", self.refused("grade", "08"))
         for seed in ["-1", str(1 << 63), "9" * 5000, "x", "\u00b2"]:
-            for words in [["check", "08"], ["watch", "08"], ["bug", "08", "1"]]:
-                self.assertIn("legal is a whole number from 0 to 9223372036854775807", self.refused(*words, f"--seed={seed}"))
+            for words in [["check", "08"], ["watch", "08"], ["bug", "08", "1"], ["grade", "08", "--results", "x"]]:
+                self.assertIn("legal is a whole number from 0 to 1000000000000000000", self.refused(*words, f"--seed={seed}"))
         self.assertIn("/dev/null", self.refused("--work", "/dev/null", "new", "01"))
 
     def test_ctrl_c(self):

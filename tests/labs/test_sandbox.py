@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Programs that misbehave: each is ended, nothing of it goes on, and nothing it says is believed."""
 
+import errno
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -9,7 +11,7 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-import house_of_labs  # noqa: F401
+import house_of_labs
 from engine import sandbox
 from engine.room import Room
 
@@ -46,6 +48,48 @@ class Misbehaves(unittest.TestCase):
         for code in ["import os\nwhile True: os.fork()", "while True: print('x' * 10000)"]:
             self.assertNotEqual(self.outcome(code, seconds=5).ended, "")
 
+    def test_rows_without_end_take_no_memory(self):
+        """64 MB of short rows took 1.8 GB."""
+        many = sandbox.parse(b"c\tg\ttext\tx\n" * (sandbox.MOST_ROWS + 1))
+        self.assertEqual((len(many), many[-1]), (sandbox.MOST_ROWS, ("c", "g", "text", "x")))
+
+    def test_a_full_disk_is_nobodys_fault(self):
+        full = dict.fromkeys(sandbox.LEAST_FREE, 1 << 60)
+        for code in ["pass", "import time; time.sleep(60)"]:
+            with unittest.mock.patch.object(sandbox, "LEAST_FREE", full), self.assertRaises(OSError) as raised:
+                self.outcome(code)
+            self.assertEqual(raised.exception.errno, errno.ENOSPC)
+            self.assertEqual(sandbox.descendants(os.getpid(), None), set())
+
+    @unittest.skipUnless(sandbox.can_isolate(), "not root: a quota is of a user's files")
+    def test_fills_the_disk(self):
+        write = "import time\nfor i in range(1000):\n  open(str(i), 'wb').write(b'x' * SIZE); time.sleep(0.002)"
+        quota = {"--block-size=1": (8 << 20, "bytes"), "--inodes": (100, "files")}
+        for size, what in [("(1 << 20)", "8,388,608 bytes"), ("1", "100 files")]:
+            with unittest.mock.patch.object(sandbox, "QUOTA", quota):
+                self.assertEqual(self.outcome(write.replace("SIZE", size)).ended, f"ended: its files have more than {what}")
+
+    @unittest.skipUnless(sandbox.can_isolate(), "not root: the program has this user's number")
+    def test_others_go_on(self):
+        """A user whose number was that of this grader's programs once."""
+        code = f"import os, sys, tempfile; sys.path.insert(0, {str(house_of_labs.ROOT / 'labs')!r}); from engine import sandbox; print(os.getpid(), flush=True); input()"
+        code += "; sandbox.run(['/bin/true'], tempfile.gettempdir() + '/' + sys.argv[1], isolate=True)"
+        with tempfile.TemporaryDirectory() as folder:
+            with subprocess.Popen([sys.executable, "-B", "-c", code, Path(folder).name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as grader:
+                number = 60000 + int(grader.stdout.readline()) % 5000
+                with subprocess.Popen(["sleep", "60"], user=number) as other:
+                    grader.communicate("\n")
+                    self.assertEqual((grader.returncode, other.poll()), (0, None))
+                    other.kill()
+
+    def test_a_number_without_account_and_processes(self):
+        sandbox.free_user.cache_clear()
+        self.addCleanup(sandbox.free_user.cache_clear)
+        pick, person, group = unittest.mock.patch.object, unittest.mock.Mock(pw_uid=20001), unittest.mock.Mock(gr_gid=20003)
+        with pick(sandbox, "NUMBERS", range(20000, 20004)), pick(sandbox, "processes", return_value=[(7, 1, 20000)]):
+            with pick(sandbox.pwd, "getpwall", return_value=[person]), pick(sandbox.grp, "getgrall", return_value=[group]):
+                self.assertEqual(sandbox.free_user(), 20002)
+
     def test_looks_for_rows_that_are_there(self):
         """A pipe gives none back."""
         self.assertIn("Bad file descriptor", self.outcome("import os; os.read(int(input().split()[0]), 10)").printed)
@@ -62,7 +106,7 @@ class Misbehaves(unittest.TestCase):
 
     def test_makes_folders_in_folders(self):
         folder = tempfile.mkdtemp()
-        found = sandbox.run([PYTHON, "-c", "import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"], folder)
+        found = sandbox.run([PYTHON, "-c", "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"], folder)
         sandbox.remove(folder)
         self.assertEqual((found.ended, os.path.exists(folder)), ("", False))
 
