@@ -180,7 +180,7 @@ def slides(folder, diff_too=True):
     parts = sections(text if diff_too else without_code(text))
     title, *lead = blocks(parts[""])
     yield [title, *(re.sub(r"^> ?", "", LINK.sub(r"\1", block), flags=re.MULTILINE) for block in lead)]
-    for name in ["The problem", "The idea", "The diff", "What must be equal", "Predicted and measured"]:
+    for name in ["The problem", "The idea", "The diff", "Predicted and measured", "Same bits"]:
         text = parts.get(name, "")
         diff = re.search(r"^```diff\n.*?^```$", text, re.MULTILINE | re.DOTALL)
         text = text.replace(diff[0], "") if diff else text

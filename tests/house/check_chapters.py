@@ -17,11 +17,15 @@ SECTIONS = [
     "## The problem",
     "## The idea",
     "## The diff",
-    "## What must be equal",
     "## Predicted and measured",
     "## How to run it",
     "## Exercises",
+    "## Same bits",
 ]
+
+
+WORDS = 4000  # what a README may have without its diff; those that have more yet may not grow
+LONGER = {"07": 5320, "12": 4800, "13": 4970, "20": 6080, "22": 5160, "23": 7430}
 
 
 def check_top(where, text):
@@ -43,12 +47,26 @@ def check_types(root, where, text):
 
 def check_exercises(where, text):
     """Each says how hard and how long it is, and at least half say how to check them."""
-    items = re.split(r"^\d+\. ", text.partition("## Exercises\n")[2], flags=re.MULTILINE)[1:]
+    items = re.split(r"^\d+\. ", text.partition("## Exercises\n")[2].partition("\n## ")[0], flags=re.MULTILINE)[1:]
     faults = [f"{where}: exercise {i} wants to begin with stars and minutes: ★★ (30 min)"
               for i, item in enumerate(items, 1) if not re.match(r"★{1,3} \(\d+ min\) ", item)]
     checked = sum("*Check.*" in item for item in items)
     if 2 * checked < len(items):
         faults.append(f"{where}: {checked} of {len(items)} exercises say how to check them, fewer than half")
+    return faults
+
+
+def check_signposts(root, where, text):
+    """A README begins with the toy, says what to read and what others call it, and names its lab."""
+    number, faults = where.parent.name[:2], []
+    wanted = {"**A way through.**": True, "**Elsewhere.**": True,
+              "**First: the toy": (root / where.parent / "toy.cpp").is_file(),
+              "**Lab.**": any((root / "labs").glob(f"{number}_*"))}
+    faults += [f"{where}: wants a paragraph {words}" for words, due in wanted.items() if due and f"\n{words}" not in text]
+    words = len(re.sub(r"<!-- diff:begin -->.*?<!-- diff:end -->", "", text, flags=re.DOTALL).split())
+    most = LONGER.get(number, WORDS)
+    if words > most:
+        faults.append(f"{where}: {words} words without its diff, at most {most}")
     return faults
 
 
@@ -76,7 +94,7 @@ def check_folders(root):
         outside_of_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
         if re.findall(r"^## .+", outside_of_code, re.MULTILINE) != SECTIONS:
             faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
-        faults += check_top(where, text) + check_types(root, where, text) + check_exercises(where, text)
+        faults += check_signposts(root, where, text) + check_top(where, text) + check_types(root, where, text) + check_exercises(where, text)
     return faults
 
 

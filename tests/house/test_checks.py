@@ -29,6 +29,7 @@ CHECKS = [check_chapters, check_format, check_glossary, check_includes, check_ma
 MAIN = '// A lesson.\n#include "common/b.h"\n' + "".join(
     f"\n// ---- {i}. {name} " + "-" * 60 + f"\nint {name}_;\n" for i, name in enumerate(chapter_budget.SECTIONS, 1))
 README = "# A lesson\n\n> - One.\n> - Two.\n> - Three.\n\n" + "\n\ntext\n\n".join(check_chapters.SECTIONS) + "\n"
+README = README.replace("text", "**A way through.** a\n\n**Elsewhere.** b", 1)
 EXERCISES = "\n1. ★ (10 min) Do.\n\n   *Check.* `true`\n\n2. ★★★ (90 min) Do.\n"
 ONE, TWO = "chapters/01_sgd/", "chapters/02_adamw/"
 HEALTHY = {
@@ -44,7 +45,7 @@ HEALTHY = {
     "common/b.h": '// B.\n#pragma once\n#include "kernels/a.h"\n',
     "common/b.cpp": "RunLog log(o);\ndouble x = math::exp(std::sqrt(y));\n",
     ONE + "main.cpp": MAIN,
-    ONE + "README.md": README + EXERCISES + "\n```\n## No heading\n```\n",
+    ONE + "README.md": README.replace("## Exercises\n", "## Exercises\n" + EXERCISES) + "\n```\n## No heading\n```\n",
     TWO + "adamw.h": '// C.\n#pragma once\n#include "common/b.h"\nint x;\nvoid f() {\n  if (x) {\n    x = 1;\n  }\n}\n',
     TWO + "main.cpp": MAIN.replace("int step_;", "int step_, more;  // \"\\n\" & \\\\") + "// o.run.refuse_ranks();\n",
     TWO + "README.md": README.replace("## The diff\n", "## The diff\n\n<!-- diff:begin -->\n<!-- diff:end -->\n\n"
