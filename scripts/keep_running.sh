@@ -60,7 +60,15 @@ for ((i = 0; i < ${#program[@]}; ++i)); do
 done
 [[ -n $save ]] || refuse "no --save among the program's flags: nothing could be gone on from"
 
-checkpoint() { readlink "$save/current" 2>/dev/null; }
+# checkpoint: the name of the one to go on from. A copy may lack the link: the program then takes the
+# whole one with the most steps.
+checkpoint() {
+  local one
+  readlink "$save/current" 2>/dev/null && return
+  for one in "$save"/generation-*; do
+    [[ -f $one/checkpoint.json && ! -L $one/current ]] && echo "${one##*/}"
+  done | sort -V | tail -n 1
+}
 
 # put_aside: the next run with the same flags would write over what the last one has written.
 put_aside() {

@@ -19,6 +19,7 @@
 #include "common/output_file.h"
 #include "common/run/agreement.h"
 #include "common/run/options.h"
+#include "common/save/directory.h"
 #include "common/tokens/encode_files.h"
 #include "common/tokens/token_file.h"
 #include "common/tokens/tokenizer_files.h"
@@ -109,7 +110,10 @@ void encode(const RunTokenizer& tokenizer, const std::string& text, int threads,
 }  // namespace
 
 std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
-                                                   const std::string& load) {
+                                                   const std::string& folder) {
+  // Where links are lost, it lies only in the generation.
+  const std::string load =
+      has_tokenizer(folder) ? folder : checkpoint_in(folder).value_or(folder).string();
   const bool there = has_tokenizer(load);
   if (path.empty()) return there ? read_beside(load) : nullptr;
   auto given = read(path);

@@ -262,6 +262,12 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
   const FoundWeights tensors = find_weights(weights, state.gpt);
   set_states(dir, manifest, state);
 
+  if (first && is_unnamed(path, dir))
+    tell(
+        fmt::format("note: --load {}: no link names a checkpoint there; {} is the whole one with "
+                    "the most steps",
+                    path, dir.filename().string()));
+
   // Everything is checked now. From here on tensors are overwritten.
   copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);

@@ -7,8 +7,8 @@
 #include <random>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -110,18 +110,15 @@ std::vector<std::string> others_in(const fs::path& dir, const std::string& curre
   return names;
 }
 
-/// Those of them that have been `current`, oldest first.
+/// Those of them that have been `current`, by their steps: a copy has new times.
 std::vector<std::string> committed_in(const fs::path& dir, const std::string& current) {
-  std::vector<std::tuple<fs::file_time_type, int64_t, std::string>> found;
-  for (const std::string& name : others_in(dir, current)) {
-    std::error_code ignored;
-    if (look_at(dir / name) != Finding::Committed) continue;
-    found.emplace_back(fs::last_write_time(dir / name / kManifestFile, ignored),
-                       Manifest::read(dir / name).steps(), name);
-  }
+  std::vector<std::pair<int64_t, std::string>> found;
+  for (const std::string& name : others_in(dir, current))
+    if (look_at(dir / name) == Finding::Committed)
+      found.emplace_back(Manifest::read(dir / name).steps(), name);
   std::ranges::sort(found);
   std::vector<std::string> names;
-  for (const auto& [time, steps, name] : found) names.push_back(name);
+  for (const auto& [steps, name] : found) names.push_back(name);
   return names;
 }
 
@@ -141,7 +138,14 @@ std::optional<fs::path> checkpoint_in(const fs::path& dir) {
   // A copy whose maker followed the link.
   if (is_there(link / kManifestFile)) return link;
   if (is_there(dir / kManifestFile)) return dir;
+  // A copy whose maker left links out, or a link that was lost.
+  const std::vector<std::string> whole = committed_in(dir, "");
+  if (!whole.empty()) return dir / whole.back();
   return std::nullopt;
+}
+
+bool is_unnamed(const fs::path& dir, const fs::path& found) {
+  return found != dir && found.filename() != kCurrent && target(dir / kCurrent).empty();
 }
 
 std::string current_generation(const fs::path& dir) {
@@ -178,7 +182,7 @@ SaveDirectory::SaveDirectory(const std::string& dir, int64_t keep)
     remove_leftovers();
     kept_ = committed_in(path_, current);
   }
-  kept_.push_back(current);
+  if (!current.empty()) kept_.push_back(current);
   Generation(*this, 0).create();
 }
 
@@ -252,7 +256,7 @@ void Generation::create() const {
 }
 
 Generation::~Generation() {
-  if (published_) return;
+  if (published_ || target(home_.path_ / kCurrent) == path_.filename()) return;
   remove_generation(path_);
   home_.remove_stale_links();
 }
@@ -260,14 +264,17 @@ Generation::~Generation() {
 void Generation::publish() {
   const fs::path& dir = home_.path_;
   const std::string now = current_generation(dir);
-  if (!now.empty() && now != home_.kept_.back())
+  if (!now.empty() && (home_.kept_.empty() || now != home_.kept_.back()))
     throw UserError(
         "--save {}: another program has saved there meanwhile, and its checkpoint stays",
         dir.string());
   for (const std::string& name : names_in(path_))
     if (is_linked(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
   if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
-  if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
+  // A network file system may rename and then answer that there was nothing to rename.
+  if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0 &&
+      target(dir / kCurrent) != path_.filename())
+    fail(dir);
   published_ = true;
   home_.kept_.push_back(path_.filename().string());
   // Those before must stay until the switch is on the disk.

@@ -48,8 +48,12 @@ inline constexpr const char* kManifestFile = "checkpoint.json";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 /// Where the files of a checkpoint are: the current generation, or `dir` itself if it is a copy of
-/// one. Nothing if there is no checkpoint.
+/// one. If no link names a generation, it is the whole one with the most steps. Nothing if there is
+/// no checkpoint.
 std::optional<std::filesystem::path> checkpoint_in(const std::filesystem::path& dir);
+
+/// Whether checkpoint_in(dir) has found a generation that no link names.
+bool is_unnamed(const std::filesystem::path& dir, const std::filesystem::path& found);
 
 /// Returns use(checkpoint_in(dir)); nothing if there is no checkpoint. If `use` fails because
 /// another program has switched and removed the files meanwhile, it tries again.
@@ -105,8 +109,9 @@ class SaveDirectory {
   Descriptor fd_;  ///< of the directory; it holds the lock
   bool created_ = false;
   bool locked_ = false;  ///< false: the file system has no locks
-  std::vector<std::string>
-      kept_;  ///< generations that may be removed, oldest first; then `current`
+  /// Generations that may be removed, the one with the fewest steps first; then `current`, and what
+  /// this run has saved since.
+  std::vector<std::string> kept_;
 };
 
 /// Opens the directory on all ranks. All ranks call it.

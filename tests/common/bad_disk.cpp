@@ -62,7 +62,9 @@ int fsync(int fd) {
 
 int rename(const char* from, const char* to) noexcept {
   if (ladder::fails()) return -1;
-  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  const int done = ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  errno = ENOENT;
+  return bad_disk.lies_at_rename && std::string_view(to).ends_with("/current") ? -1 : done;
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {

@@ -173,6 +173,41 @@ TEST_F(SaveDir, KeepsAsManyAsItIsTold) {
   EXPECT_EQ(kept_in(dir_.path()), (Steps{6}));
 }
 
+/// A copy of a directory of --save as `rsync --no-links` or a bucket of objects leaves it, with the
+/// oldest files last.
+void copy_without_links(const std::string& from, const std::string& to) {
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::skip_symlinks);
+  auto time = fs::file_time_type::clock::now();
+  for (const std::string& name : names_in(to))
+    fs::last_write_time(to + "/" + name + "/checkpoint.json", time -= std::chrono::hours(1));
+}
+
+TEST_F(SaveDir, ACopyWithoutLinksHoldsItsNewestCheckpoint) {
+  for (const int64_t step : {80, 100, 120}) save_step(dir_ / "a", step, 5);
+  copy_without_links(dir_ / "a", dir_ / "b");
+  fs::create_directory(dir_ / "b/generation-200.1");
+  write_file(dir_ / "b/generation-200.1/model.safetensors", "of a save that was killed");
+  testing::internal::CaptureStderr();
+  SmallModel model;
+  EXPECT_EQ(model.load(dir_ / "b"), 120);
+  expect_whole(dir_ / "b");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no link names a checkpoint there; "
+                                                        "generation-120."),
+            std::string::npos);
+  testing::internal::CaptureStderr();
+  save_step(dir_ / "b", 130, 3);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(kept_in(dir_ / "b"), (std::vector<int64_t>{100, 120, 130}));
+}
+
+// A network file system may lose the answer, ask again, and be told that nothing is there.
+TEST_F(SaveDir, ARenameThatWasDoneAndAnswersThatItWasNot) {
+  save_step(dir_.path(), 1);
+  bad_disk.lies_at_rename = true;
+  save_step(dir_.path(), 2);
+  EXPECT_EQ(SmallModel().load(dir_.path()), 2);
+}
+
 // Its other files may be intact.
 TEST_F(SaveDir, LosesNothingOfADamagedCheckpoint) {
   for (const char* damage : {"short", "gone"}) {

@@ -42,6 +42,18 @@ TEST_F(SavedMeanwhile, IsNotReplaced) {
   start();
 }
 
+// Not even where no link names it.
+TEST_F(SavedMeanwhile, IsNotReplacedWithoutItsLink) {
+  options_.save = dir_ / "save";
+  SmallModel().save(options_.save, 1);
+  for (const char* link : {"current", "model.safetensors", "config.json"})
+    std::filesystem::remove(options_.save + "/" + link);
+  const auto before = files_in(options_.save);
+  EXPECT_USER_ERROR(options_.check(), "/save: holds a checkpoint; legal are --load ");
+  EXPECT_USER_ERROR(start(), "/save: holds a checkpoint; legal are --load ");
+  EXPECT_EQ(files_in(options_.save), before);
+}
+
 TEST_F(SavedMeanwhile, MayLeaveNoStepToTake) {
   options_.load = dir_ / "load";
   SmallModel().save(options_.load, 1);

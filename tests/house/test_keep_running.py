@@ -50,6 +50,20 @@ exit 0
             done = self.call("keep_running.sh", *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
 
+    def test_whole_checkpoints_without_a_link_are_gone_on_from(self):
+        for step in (90, 120):
+            (self.here / f"d/generation-{step}.1").mkdir(parents=True)
+            (self.here / f"d/generation-{step}.1/checkpoint.json").write_text("{}")
+        left = self.here / "d/generation-200.1"  # of a save that was killed
+        left.mkdir()
+        done, runs = self.kept_running(flags=["--save", "d", "--overwrite"], DIES="3")
+        self.assertEqual((done.returncode, runs), (3, ["8 --save d --overwrite --load d"]))
+        self.assertIn("8 ranks, from generation-120.1\n", done.stdout)
+        shutil.rmtree(self.here / "d")
+        left.mkdir(parents=True)
+        done, runs = self.kept_running(DIES="3")
+        self.assertEqual((done.returncode, runs), (3, ["8 --save d"]))
+
     def test_no_step_of_a_run_that_died_is_lost(self):
         """What it wrote stands beside the file of the run that goes on, also if none does."""
         for flag in ("--trace", "--timeline", "--report"):
