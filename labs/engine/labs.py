@@ -38,6 +38,7 @@ class Mutant:
     gate: str
     symptom: str
     changes: list  # of {"find", "put"}
+    breaks: list  # sentences of the handout, quoted (musts.py)
 
 
 class Lab:
@@ -69,7 +70,7 @@ class Lab:
         found = []
         for path in sorted((self.folder / "mutants").glob("*.toml")):
             data = tomllib.loads(path.read_text(encoding="utf-8"))
-            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"]))
+            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", [])))
         return found
 
 

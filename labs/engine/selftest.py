@@ -1,5 +1,6 @@
 """Holds a lab to its word: the stub compiles and gets no point, the reference passes with all, and
-each mutant fails at its own gate first. The reference of an extension is not in the tree.
+each mutant fails at its own gate first. Prints which mutants break which sentence of the handout. The
+reference of an extension is not in the tree.
 
   python3 -m engine.selftest BUILD NN [--every-mutant]     in the folder labs/; its targets are built
 
@@ -11,19 +12,21 @@ outside of them.
 import sys
 from pathlib import Path
 
-from . import judge, sandbox
+from . import judge, musts, sandbox
 from .build import Build, DoesNotCompile
 from .labs import ROOT, find, mutated, stub, write
 
 LEAST_LOST = 3  # points, of 100
-OTHER_SEEDS = (2, 3, 4)  # whoever grades draws seeds
+MOST_MUTANTS = 28
+SEEDS = (1, 2, 3)  # of a mutant; whoever grades draws seeds
+OTHER_SEEDS = (2, 3, 4)
 
 
-def results_of(lab, build, name, texts, program):
-    """Results of these files. Their folder is the same each time, so that ccache knows what it has compiled."""
+def folder_of(lab, build, name, texts):
+    """A folder with these files, the same each time, so that ccache knows what it has compiled."""
     folder = build.folder / "labs/selftest" / lab.number / name
     write(folder, texts)
-    return judge.check(lab, build, folder, program=program)[0]
+    return folder
 
 
 def first_failure(results):
@@ -37,8 +40,8 @@ def faults_of(lab, build, every_mutant):
             yield from faults_in_a_room(lab, build)
     yield from faults_of_stub(lab, build)
     mutants = lab.mutants()
-    if not 3 <= len(mutants) <= 12:
-        yield f"{len(mutants)} mutants; 3 to 12 are wanted"
+    if not 3 <= len(mutants) <= MOST_MUTANTS:
+        yield f"{len(mutants)} mutants; 3 to {MOST_MUTANTS} are wanted"
     for mutant in mutants:
         texts = mutated(lab, mutant)  # refused if the lab's files have changed
         if every_mutant:
@@ -71,7 +74,7 @@ def faults_in_a_room(lab, build):
 
 def faults_of_stub(lab, build):
     try:
-        results = results_of(lab, build, "stub", {path: stub(lab, path) for path in lab.files}, program=False)
+        results = judge.check(lab, build, folder_of(lab, build, "stub", {path: stub(lab, path) for path in lab.files}))[0]
     except DoesNotCompile as fault:
         yield f"the stub does not compile: {fault}"
         return
@@ -85,15 +88,18 @@ def faults_of_mutant(lab, build, mutant, texts):
         yield f"mutant {mutant.name}: no gate {mutant.gate}"
         return
     try:
-        results = results_of(lab, build, mutant.name, texts, program=gate.kind == "trace")
+        runs, _ = judge.check_seeds(lab, build, folder_of(lab, build, mutant.name, texts), SEEDS, program=gate.kind == "trace")
     except DoesNotCompile as fault:
         yield f"mutant {mutant.name} does not compile: {fault}"
         return
-    if first_failure(results) != mutant.gate:
-        yield f"mutant {mutant.name} fails first at {first_failure(results)}, not at {mutant.gate}"
-    lost = sum(result.gate.points - result.points for result in results)
-    if lost < LEAST_LOST:
-        yield f"mutant {mutant.name} loses {lost:g} points; a missing part must lose {LEAST_LOST}"
+    for seed, results in zip(SEEDS, runs):
+        if gate.kind == "trace" and seed != SEEDS[0]:  # the program runs with the first alone
+            break
+        if first_failure(results) != mutant.gate:
+            yield f"mutant {mutant.name}, seed {seed}, fails first at {first_failure(results)}, not at {mutant.gate}"
+        lost = sum(result.gate.points - result.points for result in results)
+        if lost < LEAST_LOST:
+            yield f"mutant {mutant.name}, seed {seed}, loses {lost:g} points; a missing part must lose {LEAST_LOST}"
 
 
 def main(folder, number, *flags):
@@ -102,6 +108,7 @@ def main(folder, number, *flags):
         return 2
     lab = find(number, ROOT)
     faults = list(faults_of(lab, Build(ROOT, Path(folder).resolve()), every_mutant=bool(flags)))
+    print(*musts.table(lab), sep="\n")
     for fault in faults:
         print(f"labs/{lab.name}: {fault}")
     return 1 if faults else 0

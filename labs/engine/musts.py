@@ -1,0 +1,59 @@
+"""What a handout says must hold, and the mutants that break it.
+
+That are the sentences in the last column of the tables of "What to write", and the rows of "What is
+counted". A mutant that fails at a gate breaks what the row of this gate says. Which sentence of "What to
+write" it breaks the mutant says itself: `breaks` in its file quotes the sentence, or as much of it as
+stands in no other.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Must:
+    sentence: str
+    gate: str = ""  # whose row it is; else a mutant quotes it
+    mutants: list = field(default_factory=list)
+
+
+def section(text, name):
+    return text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def rows(text):
+    """The rows of all tables but their heads: lists of cells."""
+    lines = text.splitlines()
+    heads = {i - 1 for i, line in enumerate(lines) if line.startswith("|---")}
+    table = [line for i, line in enumerate(lines) if line.startswith("|") and not line.startswith("|---") and i not in heads]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+
+
+def sentences(cell):
+    return [sentence.rstrip(".") for sentence in re.split(r"(?<=[.;]) +", cell) if sentence]
+
+
+def musts(lab):
+    """A list of Must. @throws ValueError of a mutant whose quotation is in no sentence, or in two"""
+    text = (lab.folder / "README.md").read_text(encoding="utf-8")
+    found = [Must(sentence) for row in rows(section(text, "What to write")) for sentence in sentences(row[-1])]
+    for mutant in lab.mutants():
+        for quoted in mutant.breaks:
+            where = [must for must in found if quoted in must.sentence]
+            if len(where) != 1:
+                raise ValueError(f"{lab.name}, mutant {mutant.name}: in {len(where)} sentences of the handout: {quoted}")
+            where[0].mutants.append(mutant)
+    traces = [gate.name for gate in lab.gates if gate.kind == "trace"]  # of the program: all that is broken shows there
+    for name, _, sentence in rows(section(text, "What is counted")):
+        if name not in traces:
+            found.append(Must(sentence, name, [mutant for mutant in lab.mutants() if mutant.gate == name]))
+    return found
+
+
+def table(lab):
+    """The lines that say of each sentence which mutants break it, and at which gate each of them fails."""
+    for must in musts(lab):
+        yield f"{lab.number}  {must.gate + ': ' if must.gate else ''}{must.sentence}"
+        yield from (f"      {mutant.gate:10} {mutant.name}" for mutant in must.mutants or [])
+        if not must.mutants:
+            yield "      no mutant"
