@@ -19,7 +19,7 @@ void run_order(Sheet& sheet, int64_t n) {
   }
 }
 
-void run_shares(Sheet& sheet, const std::vector<int64_t>& weights) {
+std::string dealt(const std::vector<int64_t>& weights) {
   std::vector<int64_t> counts(weights.size());
   std::string all;
   for (int t = 0; t < 60; ++t) {
@@ -28,28 +28,44 @@ void run_shares(Sheet& sheet, const std::vector<int64_t>& weights) {
     all += fmt::format(" {}", s);
     ++counts[s];
   }
-  sheet.text(fmt::format("shares/weights {}: 60 documents", fmt::join(weights, " ")), all);
+  return all;
 }
 
-/// Lines of the letters a to z, 1 to 11 of them, and their ends.
+void run_shares(Sheet& sheet, const std::vector<int64_t>& weights) {
+  sheet.text(fmt::format("shares/weights {}: 60 documents", fmt::join(weights, " ")),
+             dealt(weights));
+}
+
+void run_drawn_shares(Sheet& sheet) {
+  const Random random(sheet.seed(), "weights");
+  for (uint64_t list = 0; list < 20; ++list) {
+    std::vector<int64_t> weights;
+    for (uint64_t s = 0; s < 2 + list % 4; ++s)
+      weights.push_back(static_cast<int64_t>(1 + random.below(9, 8 * list + s)));
+    sheet.text(fmt::format("shares/drawn: weights {}", fmt::join(weights, " ")), dealt(weights));
+  }
+}
+
+/// Lines of the letters a to z, up to 11 of them, and their ends. Every third line is empty: a
+/// document without a target.
 void write_lines(const Sheet& sheet, const std::string& name, int64_t count) {
   const Random random(sheet.seed(), name);
   std::ofstream file(name, std::ios::binary);
   for (int64_t i = 0; i < count; ++i)
-    file << std::string(1 + random.below(11, static_cast<uint64_t>(i)),
+    file << std::string(i % 3 == 2 ? 0 : 1 + random.below(11, static_cast<uint64_t>(i)),
                         static_cast<char>('a' + i % 26))
          << '\n';
 }
 
 /// Two files, and the flags of a run on them.
 struct Files {
-  Files(const Sheet& sheet, int64_t epochs) {
+  Files(const Sheet& sheet, int64_t epochs, int64_t window = 0) {
     write_lines(sheet, "a.txt", sheet.pick("lines of a", {13, 17}));
     write_lines(sheet, "b.txt", sheet.pick("lines of b", {9, 11}));
     run.data = "none.txt";
     packing.documents = true;
     packing.end_of_text = '\n';
-    packing.window = sheet.pick<int64_t>("window", {6, 7});
+    packing.window = window > 0 ? window : sheet.pick<int64_t>("window", {6, 7});
     packing.row_documents = 3;
     sources.given = {"a.txt:3", "b.txt:2"};
     sources.epochs = epochs;
@@ -79,11 +95,13 @@ std::string rows_of(const OrderedStep& step) {
 
 constexpr int64_t kSteps = 12, kBundles = 4;
 
-void run_rows(Sheet& sheet, int64_t epochs) {
-  const Files files(sheet, epochs);
+void run_rows(Sheet& sheet, int64_t epochs, int64_t window = 0) {
+  const Files files(sheet, epochs, window);
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   OrderPlace at = files.place(sheet.seed());
-  const std::string name = epochs > 0 ? fmt::format("{} epochs", epochs) : "no end";
+  const std::string name = window > 0   ? "windows of one document"
+                           : epochs > 0 ? fmt::format("{} epochs", epochs)
+                                        : "no end";
   for (int64_t step = 0; step < kSteps; ++step) {
     const OrderedStep read = order.read(at, kBundles, {0, kBundles});
     sheet.text(fmt::format("rows/{}: step {}", name, step), rows_of(read));
@@ -92,7 +110,7 @@ void run_rows(Sheet& sheet, int64_t epochs) {
   }
 }
 
-/// A resume gets points only if all its rows are right. Epochs of a file end within them.
+/// Epochs of a file end within these steps.
 void run_resumes(Sheet& sheet) {
   const Files files(sheet, 0);
   OrderPlace at = files.place(sheet.seed());
@@ -104,42 +122,82 @@ void run_resumes(Sheet& sheet) {
     DataOrder fresh(files.sources, files.packing, files.run, files.gpt);
     for (int64_t step = stop; step < stop + 3; ++step) {
       const OrderedStep read = fresh.read(loaded, kBundles, {step % 2 * 2, step % 2 * 2 + 2});
-      sheet.text(fmt::format("resume/stopped after {}: step {}", stop, step), rows_of(read));
+      sheet.text(fmt::format("resume/the same flags: stopped after {}, step {}", stop, step),
+                 rows_of(read));
       loaded = read.after;
     }
-    sheet.text(fmt::format("resume/stopped after {}: targets", stop),
+    sheet.text(fmt::format("resume/the same flags: stopped after {}, targets", stop),
                fmt::format("{}", fmt::join(loaded.targets, " ")));
   }
 }
 
-/// Whether a Place on these files accepts that state.
+/// Stops after each row of a run with some epochs, and goes on with others. A window that the end
+/// of an epoch has cut stays as it was dealt, and so does one that no end has cut.
+void run_other_epochs(Sheet& sheet, const char* name, int64_t epochs, int64_t later) {
+  const Files files(sheet, epochs, 8), then(sheet, later, 8);
+  OrderPlace at = files.place(sheet.seed());
+  DataOrder order(files.sources, files.packing, files.run, files.gpt);
+  for (int64_t stop = 1; stop < 24; ++stop) {
+    const OrderedStep last = order.read(at, 1, {0, 1});
+    if (!last.whole) return;
+    at = last.after;
+    OrderPlace loaded = then.place(sheet.seed());
+    loaded.set_state(nlohmann::json::parse(at.state().dump()));
+    DataOrder fresh(then.sources, then.packing, then.run, then.gpt);
+    sheet.text(fmt::format("resume/{}: stopped after row {}", name, stop),
+               rows_of(fresh.read(loaded, kBundles, {0, kBundles})));
+  }
+}
+
+void run_no_sources(Sheet& sheet) {
+  const SourceOptions none;
+  const Files files(sheet, 0);
+  OrderPlace place(none, files.packing, files.gpt.seq_len, 1);
+  place.window = 5;
+  place.row = 2;
+  sheet.text("resume/no sources: state", place.state().dump());
+  OrderPlace loaded(none, files.packing, files.gpt.seq_len, 1);
+  loaded.set_state(place.RowPlace::state());
+  sheet.text("resume/no sources: place", fmt::format("{} {}", loaded.window, loaded.row));
+}
+
+/// Whether a place on these files takes that state, and whether it stays as it was if not.
 std::string answer(const Files& files, const nlohmann::json& state) {
+  OrderPlace place = files.place(1);
+  const auto all = [&] {
+    return fmt::format("{} {} {} {} {} {}", place.window, place.row, place.seed,
+                       fmt::join(place.counts_at_begin, " "), fmt::join(place.counts_at_end, " "),
+                       fmt::join(place.targets, " "));
+  };
+  const std::string before = all();
   try {
-    files.place(1).set_state(state);
+    place.set_state(state);
     return "taken";
   } catch (const UserError&) {
-    return "refused";
+    return all() == before ? "refused" : "refused, and half of it taken";
   }
 }
 
 void run_refusals(Sheet& sheet) {
   const Files files(sheet, 0);
-  const nlohmann::json state = files.place(3).state();
-  sheet.text("refused/the same", answer(files, state));
+  DataOrder order(files.sources, files.packing, files.run, files.gpt);
+  const OrderPlace place = order.read(files.place(3), 3 * kBundles, {0, kBundles}).after;
+  const nlohmann::json state = place.state();
+  sheet.text("refused/all: the same", answer(files, state));
   Files other = files;
-  other.sources.sources[0].weight = 2;
-  sheet.text("refused/weight", answer(other, state));
+  other.sources.sources[1].weight = 3;
+  sheet.text("refused/all: weight", answer(other, state));
   other = files;
   other.sources.sources[1].checksum += "x";
-  sheet.text("refused/checksum", answer(other, state));
+  sheet.text("refused/all: checksum", answer(other, state));
   other = files;
   other.sources.sources.pop_back();
-  sheet.text("refused/number", answer(other, state));
+  sheet.text("refused/all: number", answer(other, state));
   other = files;
   other.sources.sources[0].path = "moved.txt";
-  sheet.text("refused/moved", answer(other, state));
+  sheet.text("refused/all: moved", answer(other, state));
   ++other.packing.window;
-  sheet.text("refused/window", answer(other, state));
+  sheet.text("refused/all: window", answer(other, state));
 }
 
 }  // namespace
@@ -150,12 +208,17 @@ void cases(Sheet& sheet) {
     sheet.run(fmt::format("{} documents", n), [&] { run_order(sheet, n); });
   const auto w = sheet.pick<int64_t>("weight", {3, 5, 7});
   for (const std::vector<int64_t>& weights : std::vector<std::vector<int64_t>>{
-           {1}, {1, 1}, {3, 1}, {w, 2, 1}, {1, 1, 1, 11, 11}, {2, 9, w, 4}, {1, 2, 3, 4}})
+           {1}, {1, 1}, {3, 1}, {w, 2, 1}, {1, 1, 1, 11, 11}, {2, 9, w, 4}, {7, 5, 3}})
     sheet.run(fmt::format("weights {}", fmt::join(weights, " ")),
               [&] { run_shares(sheet, weights); });
   for (const int64_t epochs : {0, 1, 2})
     sheet.run(fmt::format("rows, {} epochs", epochs), [&] { run_rows(sheet, epochs); });
+  sheet.run("drawn weights", [&] { run_drawn_shares(sheet); });
+  sheet.run("rows, windows of one document", [&] { run_rows(sheet, 0, 1); });
   sheet.run("resumes", [&] { run_resumes(sheet); });
+  sheet.run("more epochs", [&] { run_other_epochs(sheet, "more epochs", 1, 2); });
+  sheet.run("an end", [&] { run_other_epochs(sheet, "an end that was none", 0, 1); });
+  sheet.run("no sources", [&] { run_no_sources(sheet); });
   sheet.run("refusals", [&] { run_refusals(sheet); });
 }
 
