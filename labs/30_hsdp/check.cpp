@@ -112,7 +112,8 @@ void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   for (const Case& c : all) sheet.text("formula/bytes: " + c.name(), bytes_of(c, {}));
   DdpOptions uneven;
   uneven.reduction = Reduction::Tree;
-  sheet.text("formula/an uneven reduction", bytes_of(all.front(), uneven));
+  sheet.text("formula/none: an uneven reduction", bytes_of(all.front(), uneven));
+  sheet.text("formula/none: chunks of unlike sizes", bytes_of({6, 3, all.front().gpt}, {}));
 }
 
 }  // namespace
@@ -125,6 +126,7 @@ void cases(Sheet& sheet) {
   for (const auto& [ranks, replicas] :
        {std::pair{4, 2}, {8, sheet.pick("replicas", {2, 4})}, {8, 8}, {4, 1}})
     all.push_back({.ranks = ranks, .replicas = replicas, .gpt = gpt});
+  all.back().gpt.tied_head = all.front().gpt.tied_head = true;  // more gradients than weights
   for (const Case& c : all) {
     sheet.run(c.name(), [&] { run_groups(sheet, c); });
     sheet.run(c.name() + ", sequences", [&] { run_places(sheet, c); });
