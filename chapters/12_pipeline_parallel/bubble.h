@@ -74,13 +74,13 @@ class ActionTimes {
   size_t next_ = 0;
 };
 
-/// The mean times T_F, T_B and T_W of a whole micro-batch on one stage, over all stages.
+/// The mean times T_F, T_I and T_W of a whole micro-batch on one stage, over all stages.
 inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Durations& durations) {
   std::array<double, 3> sum{};
   for (size_t s = 0; s < durations.size(); ++s)
     for (size_t i = 0; i < durations[s].size(); ++i) {
       const Do what = pipeline.lists[s][i].what;
-      // A whole Backward counts as T_B, with T_W = 0. Schedules with it need only the sum of both.
+      // A whole Backward counts as T_I, with T_W = 0. Schedules with it need only the sum of both.
       const size_t which = what == Do::Forward ? 0 : what == Do::BackwardWeight ? 2 : 1;
       if (what <= Do::BackwardWeight) sum[which] += durations[s][i];
     }

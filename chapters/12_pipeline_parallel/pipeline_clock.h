@@ -11,14 +11,14 @@
 // Or they are measured, each action by the CPU clock of its thread. This gives the bubble of a
 // machine with a core per stage, even on a machine with fewer.
 //
-// How long every stage is idle, if messages take no time. A micro-batch takes T_F forward, T_B for
+// How long every stage is idle, if messages take no time. A micro-batch takes T_F forward, T_I for
 // the gradient of its input and T_W for that of the weights:
 //
-//   gpipe, 1f1b   (p-1) (T_F + T_B + T_W)         filling and draining the pipeline, once each
-//   interleaved   (p-1) (T_F + T_B + T_W) / v     a chunk is a v-th as long
-//   zb-h1         (p-1) (T_F + T_B - T_W)         W fills gaps
+//   gpipe, 1f1b   (p-1) (T_F + T_I + T_W)         filling and draining the pipeline, once each
+//   interleaved   (p-1) (T_F + T_I + T_W) / v     a chunk is a v-th as long
+//   zb-h1         (p-1) (T_F + T_I - T_W)         W fills gaps
 //
-// The last line holds if m >= p, and if T_W is at most T_F and at most T_B.
+// The last line holds if m >= p, and if T_W is at most T_F and at most T_I.
 #pragma once
 
 #include <algorithm>
@@ -68,12 +68,12 @@ struct PipelineClock {
 };
 
 /// Durations if every micro-batch takes the same times in each chunk, and messages take none.
-inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_B, double T_W) {
+inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_I, double T_W) {
   const auto duration = [&](Do what) {
     switch (what) {
       case Do::Forward: return T_F;
-      case Do::Backward: return T_B + T_W;
-      case Do::BackwardInput: return T_B;
+      case Do::Backward: return T_I + T_W;
+      case Do::BackwardInput: return T_I;
       case Do::BackwardWeight: return T_W;
       default: return 0.0;
     }
@@ -106,19 +106,19 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
 /// The share of the time that every stage is idle, from the times of one micro-batch on one stage.
 /// Exact, with one exception: in zb-h1 with m < p, T_W must be the smallest time.
 ///
-/// A gap of zb-h1 cannot take more of W than its own length. So if T_F or T_B is shorter than T_W,
+/// A gap of zb-h1 cannot take more of W than its own length. So if T_F or T_I is shorter than T_W,
 /// the shorter one counts instead of T_W. And m < p micro-batches fill only m - 1 gaps, not
 /// p - 1.
 inline double theory_idle_share(PipelineKind kind, int64_t p, int64_t v, int64_t m, double T_F,
-                                double T_B, double T_W) {
+                                double T_I, double T_W) {
   const auto others = static_cast<double>(p - 1);
-  const double work = T_F + T_B + T_W;
+  const double work = T_F + T_I + T_W;
   double idle = others * work;
   if (kind == PipelineKind::Interleaved) {
     idle /= static_cast<double>(v);
   } else if (kind == PipelineKind::ZbH1) {
     const auto gaps = static_cast<double>(std::min(p, m) - 1);
-    idle = others * (T_F + T_B) - gaps * std::min({T_F, T_B, T_W});
+    idle = others * (T_F + T_I) - gaps * std::min({T_F, T_I, T_W});
   }
   return idle / (idle + static_cast<double>(m) * work);
 }

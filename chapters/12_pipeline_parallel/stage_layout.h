@@ -84,7 +84,7 @@ struct PipelineOptions {
 };
 
 /// How long a micro-batch takes on one stage, in any unit: forward, and backward for the gradients
-/// of inputs (T_B in the papers) and of weights (T_W).
+/// of inputs (T_I in the papers) and of weights (T_W).
 struct StageTimes {
   double forward, input, weight;
 };

@@ -12,7 +12,7 @@
 namespace ladder::lab {
 namespace {
 
-/// The units of time that all stages together wait. T_F, T_B and T_W are one unit each.
+/// The units of time that all stages together wait. T_F, T_I and T_W are one unit each.
 int64_t idle(const Pipeline& pipeline) {
   const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, 1, 1, 1));
   return std::llround(clock.idle_share() * clock.end() * static_cast<double>(pipeline.stages));

@@ -20,7 +20,7 @@ namespace ladder::lab {
 namespace {
 
 /// The units of time that all stages together wait between their first action and their last. T_F,
-/// T_B and T_W are one unit each; messages take no time.
+/// T_I and T_W are one unit each; messages take no time.
 int64_t idle_within(const Pipeline& pipeline) {
   const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, 1, 1, 1));
   double idle = 0;

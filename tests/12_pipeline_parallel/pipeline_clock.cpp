@@ -12,16 +12,16 @@ constexpr double kTolerance = 1e-12;
 
 /// What a micro-batch takes on one stage.
 struct Times {
-  double T_F = 1, T_B = 1, T_W = 1;
+  double T_F = 1, T_I = 1, T_W = 1;
 };
 
 PipelineClock clock_of(const Pipeline& pipeline, const Times& t = {}) {
   const auto v = static_cast<double>(pipeline.chunks);
-  return simulate(pipeline, equal_durations(pipeline, t.T_F / v, t.T_B / v, t.T_W / v));
+  return simulate(pipeline, equal_durations(pipeline, t.T_F / v, t.T_I / v, t.T_W / v));
 }
 double theory(const Pipeline& pipeline, const Times& t = {}) {
   const auto& [kind, p, v, m, lists] = pipeline;
-  return theory_idle_share(kind, p, v, m, t.T_F, t.T_B, t.T_W);
+  return theory_idle_share(kind, p, v, m, t.T_F, t.T_I, t.T_W);
 }
 
 TEST(PipelineClock, EqualsTheFormulasOfThePapers) {
@@ -30,7 +30,7 @@ TEST(PipelineClock, EqualsTheFormulasOfThePapers) {
                m = static_cast<double>(pipeline.micros);
     const bool zb = pipeline.kind == PipelineKind::ZbH1;
     if (zb && m < p) return;
-    // Of zb-h1 (p-1) (T_F + T_B - T_W) are idle beside m (T_F + T_B + T_W).
+    // Of zb-h1 (p-1) (T_F + T_I - T_W) are idle beside m (T_F + T_I + T_W).
     const double share = zb ? (p - 1) / (p - 1 + 3 * m) : (p - 1) / (p - 1 + v * m);
     EXPECT_NEAR(clock_of(pipeline).idle_share(), share, kTolerance) << title(pipeline);
     EXPECT_NEAR(theory(pipeline), share, kTolerance) << title(pipeline);
@@ -47,19 +47,19 @@ TEST(PipelineClock, EqualsTheoryForOtherTimes) {
                          {4, 1, 2},
                          {0.125, 3, 1}})
     for_all_pipelines([&](const Pipeline& pipeline) {
-      const bool least = t.T_W <= std::min(t.T_F, t.T_B);
+      const bool least = t.T_W <= std::min(t.T_F, t.T_I);
       if (pipeline.kind == PipelineKind::ZbH1 && pipeline.micros < pipeline.stages && !least)
         return;
       EXPECT_NEAR(clock_of(pipeline, t).idle_share(), theory(pipeline, t), kTolerance)
-          << title(pipeline) << ", times " << t.T_F << ' ' << t.T_B << ' ' << t.T_W;
+          << title(pipeline) << ", times " << t.T_F << ' ' << t.T_I << ' ' << t.T_W;
     });
 }
 
 TEST(PipelineClock, ZbH1KeepsThePapersPromiseIfWIsTheLeast) {
   const Pipeline zb = make_pipeline(PipelineKind::ZbH1, 4, 1, 8);
   const auto promise = [](const Times& t) {
-    const double idle = 3 * (t.T_F + t.T_B - t.T_W);
-    return idle / (idle + 8 * (t.T_F + t.T_B + t.T_W));
+    const double idle = 3 * (t.T_F + t.T_I - t.T_W);
+    return idle / (idle + 8 * (t.T_F + t.T_I + t.T_W));
   };
   for (const Times& t : {Times{1, 1, 1}, {1, 2, 0.5}, {2, 1, 1}, {1, 2, 1}})
     EXPECT_NEAR(clock_of(zb, t).idle_share(), promise(t), kTolerance);
@@ -146,9 +146,9 @@ TEST_F(MeasuredClock, RefusesADeadlock) {
 }
 
 /// The figures of the papers: four stages, eight micro-batches.
-std::string figure(const char* name, double columns, double T_F, double T_B, double T_W) {
+std::string figure(const char* name, double columns, double T_F, double T_I, double T_W) {
   const Pipeline pipeline = make_pipeline(*named<PipelineKind>(name), 4, 2, 8);
-  return "\n" + draw(simulate(pipeline, equal_durations(pipeline, T_F, T_B, T_W)), columns);
+  return "\n" + draw(simulate(pipeline, equal_durations(pipeline, T_F, T_I, T_W)), columns);
 }
 
 TEST(PipelinePicture, Gpipe) {
