@@ -3,14 +3,17 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "chapters/26_packing/bundles.h"
 #include "common/run/backend.h"
 #include "common/run/options.h"
 #include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 namespace ladder::lab {
 namespace {
@@ -23,7 +26,7 @@ void run_pieces(Sheet& sheet) {
   const auto T = sheet.pick<int64_t>("T", {5, 7, 8});
   PackCounts all;
   for (int64_t n = 0; n <= 3 * T + 1; ++n) {
-    std::vector<Piece> pieces;
+    std::vector<Piece> pieces{{.begin = 3, .length = 2}};  // of the document before
     cut({10, 10 + n}, T, pieces);
     std::string said;
     for (const Piece& piece : pieces) {
@@ -56,17 +59,19 @@ void run_plan(Sheet& sheet) {
 
 constexpr int64_t kRow = 16, kBundles = 4;
 
-/// Borders of D turns in B rows: two to four documents a row, then an empty turn, then padding.
+/// Borders of D turns in B rows: three documents a row, the longest in any of them, then an empty
+/// turn, then padding. The last row has one document and three empty turns.
 std::vector<int32_t> drawn_borders(const Sheet& sheet, int64_t B) {
   std::vector<int32_t> borders;
   for (int64_t b = 0; b < B; ++b) {
     const std::vector<int64_t> lengths = drawn_lengths(sheet, 50 + static_cast<uint64_t>(b), 3, 4);
+    const size_t documents = b == B - 1 ? 1 : lengths.size();
     int64_t at = b * kRow + (b == 1 ? 2 : 0);
-    for (const int64_t length : lengths) {
+    for (size_t d = 0; d < documents; ++d) {
       borders.push_back(static_cast<int32_t>(at));
-      borders.push_back(static_cast<int32_t>(at += length));
+      borders.push_back(static_cast<int32_t>(at += lengths[d] + (b == 0 && d == 1 ? 4 : 0)));
     }
-    borders.insert(borders.end(), 2, static_cast<int32_t>(at));
+    borders.insert(borders.end(), 8 - 2 * documents, static_cast<int32_t>(at));
   }
   return borders;
 }
@@ -77,10 +82,11 @@ void run_positions(Sheet& sheet) {
   const Tensor rows = arena.alloc(Mem::Activation, "rows", Dtype::I32, {4 * kBundles, 2}),
                position = arena.alloc(Mem::Activation, "position", Dtype::I32, {kBundles, kRow});
   std::ranges::copy(drawn, rows.data<int32_t>());
+  std::fill_n(position.data<int32_t>(), position.size(), 7);  // padding is not there by luck
   const int64_t longest = fill_positions(position, rows);
   for (int64_t b = 0; b < kBundles; ++b)
     sheet.text(
-        fmt::format("positions/row {}: all", b),
+        fmt::format("positions/all: row {}", b),
         fmt::format("{}", fmt::join(std::span(position.data<int32_t>() + b * kRow, kRow), " ")));
   sheet.text("positions/longest: it", fmt::format("{}", longest));
 }
@@ -116,7 +122,8 @@ void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
   int64_t at = 0;
   for (uint64_t b = 0; b < kBundles; ++b) {
     std::vector<Piece> pieces;
-    for (const int64_t length : drawn_lengths(sheet, 70 + b, 2 + static_cast<int64_t>(b % 2), 5)) {
+    // Borders count from a micro-batch; documents of unlike number make unlike empty turns.
+    for (const int64_t length : drawn_lengths(sheet, 70 + b, 1 + static_cast<int64_t>(b % 3), 5)) {
       pieces.push_back({.begin = at, .length = length, .later = at % 2 == 0});
       at += length + 1;
     }
@@ -160,25 +167,37 @@ void run_mask(Sheet& sheet) {
   std::fill_n(position, kBundles * kRow, kPadding);
   for (size_t d = 0; d < borders.size(); d += 2)
     for (int32_t row = borders[d]; row < borders[d + 1]; ++row) position[row] = row - borders[d];
-  ctx.documents.longest = 4;
+  ctx.documents.longest = 8;
 
   int64_t pairs = 0;
-  const auto count = [&](const DocumentRows& one) {
+  std::set<std::pair<int64_t, int64_t>> called;
+  const auto is_counted = [&](const DocumentRows& one) {
     pairs += one.rows.size() * (one.rows.size() + 1) / 2;
+    called.emplace(one.rows.begin, one.rows.end);
+    return one.rows.size() > 0;
   };
   attend_documents(ctx, kBundles, kRow, {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
-    count(one);
+    if (!is_counted(one)) return;
     alone.kernels->attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
   });
   for (int64_t b = 0; b < kBundles; ++b)
-    sheet.bits(fmt::format("mask/forward, row {}: out", b), out.slice(b, 1));
+    sheet.bits(fmt::format("mask/forward: out of row {}", b), out.slice(b, 1));
   attend_documents(ctx, kBundles, kRow, {dqkv}, [&](const Ctx& alone, const DocumentRows& one) {
-    count(one);
+    if (!is_counted(one)) return;
     alone.kernels->attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv), one.of(out),
                                       one.statistics(lse));
   });
   for (int64_t b = 0; b < kBundles; ++b)
-    sheet.bits(fmt::format("mask/backward, row {}: dqkv", b), dqkv.slice(b, 1));
+    sheet.bits(fmt::format("mask/backward: dqkv of row {}", b), dqkv.slice(b, 1));
+  std::string all;
+  for (const auto& [begin, end] : called) all += fmt::format(" {}-{}", begin, end);
+  sheet.text("mask/calls: documents", all);
+  // An output of 16 bits: what lies in other rows, and behind the last one, stays.
+  const Tensor wide = arena.alloc(Mem::Workspace, "bf16", Dtype::BF16, {2 * kBundles, kRow, C});
+  std::fill_n(wide.data<Bf16>(), wide.size(), Bf16{0x3F80});
+  attend_documents(ctx, kBundles, kRow, {wide.slice(0, kBundles)},
+                   [](const Ctx&, const DocumentRows&) {});
+  sheet.bits("mask/16 bits: padding", wide);
   sheet.without_idea("pairs", 2 * kBundles * kRow * (kRow + 1) / 2);
   sheet.count("pairs", pairs);
 }
