@@ -21,12 +21,18 @@ def section(text, name):
     return text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 
-def rows(text):
-    """The rows of all tables but their heads: lists of cells."""
+def rows(text, head):
+    """The rows of all tables whose last column has this head: lists of cells."""
+    found, taken = [], False
     lines = text.splitlines()
-    heads = {i - 1 for i, line in enumerate(lines) if line.startswith("|---")}
-    table = [line for i, line in enumerate(lines) if line.startswith("|") and not line.startswith("|---") and i not in heads]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+    rule = re.compile(r"\|[-: |]+\|")  # below a head
+    for line, after in zip(lines, [*lines[1:], ""]):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if rule.fullmatch(after):
+            taken = cells[-1] == head
+        elif line.startswith("|") and not rule.fullmatch(line) and taken:
+            found.append(cells)
+    return found
 
 
 def sentences(cell):
@@ -36,7 +42,7 @@ def sentences(cell):
 def musts(lab):
     """A list of Must. @throws ValueError of a mutant whose quotation is in no sentence, or in two"""
     text = (lab.folder / "README.md").read_text(encoding="utf-8")
-    found = [Must(sentence) for row in rows(section(text, "What to write")) for sentence in sentences(row[-1])]
+    found = [Must(sentence) for row in rows(section(text, "What to write"), "what it does") for sentence in sentences(row[-1])]
     for mutant in lab.mutants():
         for quoted in mutant.breaks:
             where = [must for must in found if quoted in must.sentence]
@@ -44,7 +50,7 @@ def musts(lab):
                 raise ValueError(f"{lab.name}, mutant {mutant.name}: in {len(where)} sentences of the handout: {quoted}")
             where[0].mutants.append(mutant)
     traces = [gate.name for gate in lab.gates if gate.kind == "trace"]  # of the program: all that is broken shows there
-    for name, _, sentence in rows(section(text, "What is counted")):
+    for name, _, sentence in rows(section(text, "What is counted"), "what must hold"):
         if name not in traces:
             found.append(Must(sentence, name, [mutant for mutant in lab.mutants() if mutant.gate == name]))
     return found
