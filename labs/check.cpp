@@ -84,7 +84,6 @@ void Sheet::bits(std::string_view gate, const Tensor& values) {
 }
 
 void Sheet::wanted(const std::function<void()>& rows) {
-  if (role_ == Role::Student) return;
   wanted_ = true;
   rows();
   wanted_ = false;
@@ -148,5 +147,6 @@ int main() {
                                     : Role::Reference;
   Sheet sheet(rows, seed, as, std::move(returned));
   cases(sheet);
+  sheet.end();
   return 0;
 }

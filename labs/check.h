@@ -71,15 +71,23 @@ class Sheet {
   void without_idea(std::string_view gate, int64_t figure);
 
   /// What `rows` writes by the above is what must come out, in a lab whose answer is not in the
-  /// tree. A student's program does not compute it, so that nothing in it could look for it. It
-  /// comes before what is measured, since the stub throws.
+  /// tree. Where a student's file is compiled with the check, none of this code is. It comes before
+  /// what is measured, since the stub throws.
+#ifdef LADDER_STUDENT
+  template <class Rows>
+  void wanted(Rows&&) {}
+#else
   void wanted(const std::function<void()>& rows);
+#endif
 
   /// What a student's function returns, as words, where all that is measured follows from it: then
   /// a Judge measures it, without the student's code, and the student's own figures are not
   /// believed.
   /// @param make calls the function; a Judge does not
   std::string returned(const std::string& what, const std::function<std::string()>& make);
+
+  /// The last row: a program that ends itself without it has no others, either.
+  void end() { row("", "end", ""); }
 
  private:
   void row(std::string_view gate, std::string_view kind, std::string_view value);

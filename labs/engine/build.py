@@ -12,11 +12,14 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from . import transplant
 from .labs import Refused
 from .room import HOME, Room, compiler_programs
 
 SECONDS, MEGABYTES = 120, 2048  # of a compiler, which a file can keep busy for ever
-LARGEST_OBJECT = 256 << 20
+LARGEST_OBJECT, LARGEST_PREPROCESSED = 256 << 20, 32 << 20
+PREPROCESS = ["-E", "-fpch-preprocess"]  # a precompiled header stays one
+BEFORE_MAIN = (b".init_array", b".preinit_array", b".ctors")
 STUDENT = "/submission"  # a student's files in a room
 
 
@@ -29,6 +32,7 @@ class Build:
 
     def __init__(self, root, folder):
         self.root, self.folder = root, Path(folder)
+        self.notes = []  # for whoever grades: what an object of a stranger's has and the tree's has not
         self._commands = None
 
     @contextlib.contextmanager
@@ -84,6 +88,8 @@ class Build:
     def compiling(self, source, work):
         """The words that compile a source, that of `work` if there is one, and the tree's before it."""
         words, _ = self.compile_command(source)
+        if source.startswith("labs/"):
+            words.append("-DLADDER_STUDENT")  # labs/check.h: without what must come out
         if (work / source).is_file():
             words[words.index("-c") + 1] = str(work / source)
         # A warning is no reason to fail a student; -Werror of the tree comes earlier and loses.
@@ -101,7 +107,7 @@ class Build:
         words[words.index("-o") + 1] = str(out)
         return words
 
-    def program(self, target, source, lab, work, scratch):
+    def program(self, target, source, lab, work, scratch, guarded=False):
         """Compiles and links `target` with the lab's files of `work`; the path of the program."""
         scratch.mkdir(parents=True, exist_ok=True)
         sources = sources_of(source, lab)
@@ -110,7 +116,11 @@ class Build:
 
         def compile(path, out):
             words = self.compiling(path, work)
+            if guarded:
+                self._run([*words, *PREPROCESS, "-o", str(out.with_suffix(".i"))])
+                self._demand_closed(lab, work, out.with_suffix(".i"))
             self._run([*cached(words[:1]), *words[1:], "-o", str(out)])
+            self._note(path, out)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(compile, sources, objects))
@@ -131,8 +141,24 @@ class Build:
         objects = []
         for i, path in enumerate(sources):
             words = [word.replace(str(work), STUDENT) for word in self.compiling(path, work)]
+            self._demand_closed(lab, work, self._made_in(room, [*words, *PREPROCESS, "-o", f"{HOME}/{i}.i"]))
             objects.append(self._made_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"]))
+            self._note(path, objects[-1])
         return self._link_in_room(target, source, objects, scratch)
+
+    def _demand_closed(self, lab, work, preprocessed):
+        """@throws NotTaken if what was taken of a submission is more than bodies"""
+        if preprocessed.stat().st_size > LARGEST_PREPROCESSED:
+            raise DoesNotCompile("macros make too much of it")
+        seen = preprocessed.read_text(encoding="utf-8", errors="replace")
+        for path in lab.files:
+            transplant.demand_closed((work / path).read_text(encoding="utf-8"), seen, Path(path).name)
+
+    def _note(self, source, made):
+        """Notes an object that runs something before main(), if the tree's does not."""
+        own = self.folder / self.compile_command(source)[1]
+        if own.is_file() and any(word in made.read_bytes() and word not in own.read_bytes() for word in BEFORE_MAIN):
+            self.notes.append(f"{source}, compiled with this submission, runs code before main()")
 
     def _link_in_room(self, target, source, objects, scratch):
         # What the linker reads for the reference, it says itself.

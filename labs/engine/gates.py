@@ -60,7 +60,7 @@ def sheet_of(outcome):
             sheet.threw[case] = value[:MOST_THROWN]
         elif kind == "without":
             sheet.without[case, name] = int(value)
-        elif kind == "returned":
+        elif kind in ("returned", "end"):
             pass
         else:
             # A check writes a row once. Of two that differ one is forged, and neither is believed.
@@ -76,6 +76,9 @@ def judge(gates, yours, reference):
     @param yours,reference Outcome of the same seed"""
     mine, right = sheet_of(yours), sheet_of(reference)
     right.values = right.wanted or right.values  # of an extension only the check knows what is right
+    ended = yours.ended
+    if left_early(yours):
+        mine.values, ended = {}, f"{ended or 'ended'} before its check did, so that nothing counts"
     judged = {}  # of each gate, by name, the result of each row
     for gate in gates:
         rows = {key: row for key, row in right.values.items() if key[1] == gate.name}
@@ -83,11 +86,17 @@ def judge(gates, yours, reference):
             continue
         if not rows:
             raise ValueError(f"the reference has no rows for the gate {gate.name}: {reference.ended} {reference.printed}")
-        judged[gate.name] = {key: judge_row(gate, key, row, mine, right, yours.ended) for key, row in rows.items()}
+        judged[gate.name] = {key: judge_row(gate, key, row, mine, right, ended) for key, row in rows.items()}
     for gate in gates:
         if gate.with_gate:
             limit(judged[gate.name], judged[gate.with_gate], gate.with_gate)
     return [summary(rows) for rows in judged.values()]
+
+
+def left_early(outcome):
+    """Whether a program has ended itself, as by exit(), before its last row. One that was ended has what it had measured."""
+    by_itself = not outcome.ended or outcome.ended.startswith("ended with status")
+    return by_itself and not (outcome.rows and outcome.rows[-1][2] == "end")
 
 
 def limit(rows, others, name):

@@ -1,8 +1,11 @@
 """Grades a submission: results.json as Gradescope reads it.
 
 Of a submission only the bodies of the lab's functions are taken. They are compiled and run as a user
-of their own, in a root of their own, if this is root. Seeds are drawn: so are ranks, sizes, numbers,
-and the weights and the text of the program. results.json carries them.
+of their own, in a root of their own, if this is root: so they do no harm, and read no file of others.
+Their score may be forged all the same: results.json tells a person where to look.
+
+Seeds are drawn: so are ranks, sizes, numbers, and the weights and the text of the program.
+results.json carries them.
 """
 
 import errno
@@ -26,12 +29,17 @@ OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.E
 RULE = "Of your files only the bodies of the lab's functions are taken; a helper is a lambda in a body."
 
 
-def taken(lab, submission, work):
-    """Writes the lab's files with the bodies of the submission. @throws NotTaken"""
+def taken(lab, submission, work, notes):
+    """Writes the lab's files with the bodies of the submission. Returns sentences for the student. @throws NotTaken"""
+    said = []
     for path in lab.files:
-        text = transplant.read(found(submission, path))
+        file = found(submission, path)
+        text = transplant.read(file)
+        said += transplant.encoding(file)
+        notes += transplant.look_at(lab, path, text)
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_text(transplant.merged(lab, path, text), encoding="utf-8")
+    return said
 
 
 def found(submission, path):
@@ -75,7 +83,7 @@ def not_judged(fault):
     return nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course")
 
 
-def report(lab, results):
+def report(results, said):
     tests = [
         {
             "name": result.gate.name,
@@ -87,14 +95,17 @@ def report(lab, results):
         }
         for result in results
     ]  # fmt: skip
-    return {"output": sandbox.missing(), "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
+    return {"output": "\n".join(filter(None, [*said, sandbox.missing()])), "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
 
 
-def evaluate(lab, build, submission, seeds):
+def evaluate(lab, build, submission, seeds, notes):
+    """What results.json says. @param notes gets lines for a person"""
     work = Path(tempfile.mkdtemp(prefix="ladder-grade-"))
     try:
-        taken(lab, submission, work)
-        return report(lab, run_all(lab, build, work, seeds))
+        said = taken(lab, submission, work, notes)
+        results = run_all(lab, build, work, seeds)
+        notes += build.notes
+        return report(results, said)
     except transplant.NotTaken as fault:
         return nothing(f"{fault}\n{RULE}")
     except judge.DoesNotCompile as fault:
@@ -123,7 +134,7 @@ def may_replace(results):
 
 
 def grade(lab, build, submission, results, seed=None):
-    """Writes results.json. Returns one line about it."""
+    """Writes results.json. Returns a line about it, and lines of the submission that a person should look at."""
     if not submission.is_dir():
         raise Refused(f"no folder {submission} with a submission")
     if not results.parent.is_dir():
@@ -132,9 +143,10 @@ def grade(lab, build, submission, results, seed=None):
         raise Refused(f"--results {results} is there and stays as it is; legal is a new file, or one that grade has written")
     results.unlink(missing_ok=True)  # of another submission, perhaps: it does not outlive a grading that fails
     build.prepare(judge.targets(lab))
-    seeds = drawn(seed)
-    graded = evaluate(lab, build, submission, seeds)
-    graded["extra_data"] = {"seeds": seeds}
+    seeds, notes = drawn(seed), []
+    graded = evaluate(lab, build, submission, seeds, notes)
+    graded["extra_data"] = {"seeds": seeds, "look_at": notes}  # no student sees it
     replace(results, json.dumps(graded, indent=1) + "\n")
     score = graded.get("score", sum(test["score"] for test in graded["tests"]))
-    return f"{lab.name}: {score:g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"
+    said = f"{lab.name}: {score:g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"
+    return "\n".join([said, *(["look at these lines: no lab needs such a word", *notes] if notes else [])])

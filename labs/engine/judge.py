@@ -84,8 +84,8 @@ def believed(yours, reference, ours, seed):
     lines = [f"{case}\t{what}\t{words}" for case, what, kind, words in yours.rows if kind == "returned"]
     judged = measured(ours, "\n".join([f"{seed} judge", *lines]))
     sent = {case for case, _, kind, _ in yours.rows if kind == "returned"}
-    rows = [row for row in judged.rows if row[0] in sent and row[2] != "begin"]
-    rows += [row for row in yours.rows if row[2] in ("begin", "threw")]
+    rows = [row for row in judged.rows if row[0] in sent and row[2] not in ("begin", "end")]
+    rows += [row for row in yours.rows if row[2] in ("begin", "threw", "end")]
     return sandbox.Outcome(yours.ended, rows, yours.printed)
 
 
@@ -105,7 +105,7 @@ def place_of(lab, build, target, source, work, scratch, guarded):
         return Place("/program", room.home, room.run)
     folder = scratch / f"run-{target}"
     folder.mkdir()
-    program = build.binary(target) if work is AS_BUILT else build.program(target, source, lab, work, scratch / "build")
+    program = build.binary(target) if work is AS_BUILT else build.program(target, source, lab, work, scratch / "build", guarded)
     program.chmod(0o755)
     return Place(program, folder, partial(sandbox.run, folder=folder, isolate=guarded and sandbox.can_isolate()))
 

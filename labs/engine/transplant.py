@@ -1,31 +1,33 @@
 """What the grader takes of a student's file: the bodies of the lab's functions, and what stands between
-the marks of "yours", where the lab's file has them. It puts them into the tree's file. So a student
-can neither make the compiler read another file nor change the meaning of a word of the check.
+the marks of "yours", where the lab's file has them. It puts them into the tree's file: a mistake
+elsewhere costs nothing. What is taken must close each brace that it opens, after preprocessing, too.
 
-Tokens are cut as the compiler cuts them. That is simple, because what makes it hard is refused.
+Taken code may forge a score, since the checks run in its process. look_at() tells a person where.
 """
 
+import hashlib
 import re
 
 from .labs import holes
 
 TOKEN = re.compile(
-    r"""(?P<space>[ \t\n\r]+|//[^\n]*|/\*.*?\*/)
-    |(?P<raw>(?:u8|[uUL])?R")
-    |(?P<literal>(?:u8|[uUL])?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
+    |(?P<literal>(?:u8|[uUL])?(?:R"(?P<raw>[^()\\\s]{0,16})\(.*?(?:\)(?P=raw)"|\Z)|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
     |(?P<number>\.?[0-9](?:[eEpP][+-]|'?[A-Za-z0-9_]|\.)*)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<sign>%:|<%|%>|<:(?!:[^:>])|:>|::|/\*|.)""",
+    |(?P<sign>%:|<%|%>|<:(?!:[^:>])|:>|::|.)""",
     re.VERBOSE | re.DOTALL,
 )
-SIGNS = {"#", "%:", "<%", "%>", "<:", ":>", "$", "\\", "/*", '"', "'"}
-# The implementation's own, asm and _Pragma among them, and macros of libraries that hide these.
-NAMES = re.compile(r"asm|(?!__func__$)(?:__|_[A-Z]|FMT_|HWY_|JSON_|NLOHMANN_).*")
-ANYWHERE = {
-    r"\\[ \t]*\n": "a line that goes on in the next",
-    r"\?\?[=/'()!<>-]": "a trigraph",
-    r"[^\t\n -~\x80-\U0010ffff]": "a control character",
-}
+DEEPER = {"{": 1, "<%": 1, "}": -1, "%>": -1}
+# Words that no lab needs: they read what is not the function's, write what check.cpp writes, or leave.
+SIGNS = {"#", "%:", "\\", "$"}
+NAMES = re.compile(
+    r"""reinterpret_cast|bit_cast|stdin|cin|getenv|extern|asm|Sheet|lab|(?:__|_[A-Z])\w*|pthread_\w*|\w*exit\w*|abort|terminate|raise|kill
+    |signal|sigaction|setjmp|longjmp|v?fork|clone|exec[lv]\w*|system|popen|syscall|ptrace|mmap|dlopen|dlsym|(?:f|fd|fre)open|\w*fstream|dup[23]?|pipe2?|fcntl""",
+    re.VERBOSE,
+)
+WORDS = re.compile(r"/proc|/dev|/etc|_array")  # in a string: files of the system; sections that run before main()
+MOST, LONGEST = 50, 120  # lines that are shown, and characters of one
 BEGIN, END = "// yours: members and functions that you add\n", "// end of yours\n"
 
 
@@ -33,43 +35,13 @@ class NotTaken(Exception):
     """Why nothing of a file is taken: one sentence."""
 
 
+def each_token(text):
+    """(kind, token, begin) without spaces and comments."""
+    return ((found.lastgroup, found[0], found.start()) for found in TOKEN.finditer(text) if found.lastgroup != "space")
+
+
 def tokens(text):
-    """[(kind, token, begin)] without spaces and comments."""
-    return [(found.lastgroup, found[0], found.start()) for found in TOKEN.finditer(text) if found.lastgroup != "space"]
-
-
-def forbidden(kind, token, before):
-    """What a token is called, if no body may hold it."""
-    if kind == "sign" and (token in SIGNS or not token.isascii()):
-        return token
-    if kind == "raw":
-        return "a raw string"
-    if token == before == "[":
-        return "an attribute, [[,"
-    return token if kind == "name" and NAMES.fullmatch(token) else None
-
-
-def refuse(body, where, line):
-    """@param body from its brace to its brace
-    @param line where it begins
-    @throws NotTaken if the compiler might see more in it than a body"""
-
-    def fault(what, at):
-        return NotTaken(f"{where}, line {line + body.count(chr(10), 0, at)}: {what}")
-
-    for pattern, what in ANYWHERE.items():
-        if found := re.search(pattern, body):
-            raise fault(f"{what} may not stand in a body", found.start())
-    before, depth = "", 0
-    for kind, token, at in tokens(body):
-        if what := forbidden(kind, token, before):
-            raise fault(f"{what} may not stand in a body", at)
-        depth += (token == "{") - (token == "}")
-        if depth == 0 and at < len(body) - 1:
-            raise fault("this } closes more than was opened", at)
-        before = token
-    if depth:
-        raise fault("nothing closes a {", len(body))
+    return list(each_token(text))
 
 
 def places(tree, spans):
@@ -97,7 +69,7 @@ def end_of(words, at):
     """Behind the token that closes the brace at `at`."""
     depth = 0
     for i in range(at, len(words)):
-        depth += (words[i] == "{") - (words[i] == "}")
+        depth += DEEPER.get(words[i], 0)
         if depth == 0:
             return i + 1
     return None
@@ -126,49 +98,103 @@ def within(text, begin, end):
     return (first + len(begin), text.rfind("\n", 0, last) + 1) if 0 <= first < last else None
 
 
-def read(path):
-    """@throws NotTaken"""
+def encoding(path):
+    """A sentence about a file that is not UTF-8. It may be: comments are of any letters."""
     try:
-        return path.read_bytes().decode("utf-8")
+        path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        raise NotTaken(f"{path.name}: is not UTF-8") from None
+        return [f"{path.name}: is not UTF-8; it is read as Latin-1, which costs no points"]
+    return []
+
+
+def read(path):
+    """A text with the ends of lines that the tree has. What is not UTF-8 is taken for Latin-1. @throws NotTaken"""
+    data = path.read_bytes()
+    if b"\0" in data:
+        raise NotTaken(f"{path.name}: is no text in UTF-8")
+    return data.decode("latin-1" if encoding(path) else "utf-8").replace("\r\n", "\n")
+
+
+def taken(lab, path, text):
+    """[(begin, end) in the tree's file, (begin, end) in a student's] without the braces of bodies. @throws NotTaken"""
+    tree = read(lab.root / path)
+    spans = holes(lab, path)
+    pairs = zip(spans, found_in(text, tree, spans, path.rpartition("/")[2]))
+    pieces = [((a + 1, b - 1), (c + 1, d - 1)) for (a, b), (c, d) in pairs]
+    ours, theirs = within(tree, BEGIN, END), within(text, BEGIN, END)
+    return pieces + ([(ours, theirs)] if ours and theirs else [])
 
 
 def merged(lab, path, text):
     """The tree's file with what is taken of a student's. @throws NotTaken"""
-    tree, text, name = read(lab.root / path), text.replace("\r\n", "\n"), path.rpartition("/")[2]
-    spans = holes(lab, path)
-    pieces = list(zip(spans, found_in(text, tree, spans, name)))
-    ours, theirs = within(tree, BEGIN, END), within(text, BEGIN, END)
-    if ours and theirs:
-        # In braces, so that one that closes more than was opened is seen.
-        refuse(f"{{{text[slice(*theirs)]}}}", name, text.count("\n", 0, theirs[0]) + 1)
-        pieces.append((ours, theirs))
-    for _, (begin, end) in pieces:
-        if text[begin] == "{":
-            refuse(text[begin:end], name, text.count("\n", 0, begin) + 1)
-    for (begin, end), (first, last) in sorted(pieces, reverse=True):
+    tree, name = read(lab.root / path), path.rpartition("/")[2]
+    mark = hashlib.sha256(text.encode()).hexdigest()  # no text can hold its own
+    for (begin, end), (first, last) in sorted(taken(lab, path, text), reverse=True):
         line, back = text.count("\n", 0, first) + 1, tree.count("\n", 0, end) + 1
-        piece = f'\n#line {line} "{name}"\n{text[first:last]}\n#line {back} "{path}"\n'
+        piece = f'\n#pragma begin_{mark}\n#line {line} "{name}"\n{text[first:last]}\n#pragma end_{mark}\n#line {back} "{path}"\n'
         tree = tree[:begin] + piece + tree[end:]
     return tree
+
+
+def demand_closed(text, preprocessed, name):
+    """@param text what merged() has made
+    @param preprocessed what the compiler makes of a source that includes it
+    @throws NotTaken if a piece closes other braces than it has opened: then more was taken than a body"""
+    mark = re.search(r"#pragma begin_([0-9a-f]{64})\n", text)
+    begin = preprocessed.find(f"#pragma begin_{mark[1]}\n") if mark else -1
+    if begin < 0:  # nothing was taken, or this source does not include it
+        return
+    depth = None  # in a piece
+    for _, token, _ in each_token(preprocessed[begin:]):
+        if token == f"begin_{mark[1]}" and depth is None:
+            depth = 0
+        elif token == f"end_{mark[1]}" and depth == 0:
+            depth = None
+        elif depth is not None:
+            depth += DEEPER.get(token, 0)
+            if depth < 0:
+                break
+    if depth is not None:
+        raise NotTaken(f"{name}: what is taken closes a brace that it has not opened, or opens one that it does not close")
+
+
+def look_at(lab, path, text):
+    """Lines of what is taken with a word that no lab needs, for a person: "file, line 7: word: the line". @throws NotTaken"""
+    ours, lines = {line.strip() for line in read(lab.root / path).split("\n")}, text.split("\n")
+    name, found = path.rpartition("/")[2], {}
+    for _, (begin, end) in sorted(taken(lab, path, text)):
+        number, counted = text.count("\n", 0, begin), 0
+        for kind, token, at in each_token(text[begin:end]):
+            if not needs_a_look(kind, token):
+                continue
+            number, counted = number + text.count("\n", begin + counted, begin + at), at
+            if (line := lines[number].strip()) not in ours:
+                found.setdefault(number, f"{name}, line {number + 1}: {token[:LONGEST]}: {line[:LONGEST]}")
+    listed = list(found.values())
+    return listed if len(listed) <= MOST else [*listed[:MOST], f"{name}: and {len(listed) - MOST} lines more"]
+
+
+def needs_a_look(kind, token):
+    if kind == "literal":
+        return WORDS.search(token)
+    return token in SIGNS if kind == "sign" else kind == "name" and NAMES.fullmatch(token)
 
 
 def left_out(lab, path, mine):
     """What the grader would say of the file `mine`, or not take: sentences, for those who work on it."""
     tree, name = read(lab.root / path), path.rpartition("/")[2]
     try:
-        text = read(mine).replace("\r\n", "\n")
-        merged(lab, path, text)
+        text = read(mine)
         spans = holes(lab, path)
         theirs = outside(text, found_in(text, tree, spans, name))
         ours = [token for token, _ in outside(tree, spans)]
     except NotTaken as fault:
         return [str(fault)]
+    other = encoding(mine)
     at = next((i for i, (token, _) in enumerate(theirs) if i >= len(ours) or token != ours[i]), None)
     if at is None:
-        return []
-    return [f"{name}, line {text.count(chr(10), 0, theirs[at][1]) + 1}: stands outside of the bodies and is not taken"]
+        return other
+    return [*other, f"{name}, line {text.count(chr(10), 0, theirs[at][1]) + 1}: stands outside of the bodies and is not taken"]
 
 
 def outside(text, spans):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Submissions that try to fool the grader, each with the points that the work beneath the trick
-deserves. test_grade.py hands in some, test_transplant.py reads the others; nightly.sh gives all of a
-lab to its packed autograder:
+deserves, and the word that a person is told of. That no other can forge a score is not promised.
+test_grade.py hands in some; nightly.sh gives all of a lab to its packed autograder:
 
   tests/labs/cheats.py PACKED.zip NN     what labs/autograder.sh has made for lab NN
 """
@@ -18,13 +18,14 @@ from pathlib import Path
 from house_of_labs import ROOT
 from engine.labs import find, mutated, stub, write
 
-ZERO1, ZB_H2, SGD = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h", "chapters/01_sgd/main.cpp"
+ZERO1, ZB_H2, NODES = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h", "labs/07x_hierarchical/hierarchical.h"
 
 
 @dataclass
 class Cheat:
     lab: str
     files: dict  # {path: text}
+    shown: str = ""
     points: float = 0
 
 
@@ -39,18 +40,6 @@ def mutant(number, name, path):
 
 def in_all_bodies(text, code):
     return text.replace("throw std::logic_error", f"{code} throw std::logic_error")
-
-
-def other_code_than_the_scan(path, otherwise):
-    """A precompiled header leaves __OPTIMIZE__ defined, and a scan of includes does not."""
-    return f"#ifdef __OPTIMIZE__\n#include <{path}>\n#else\n{otherwise}\n#endif\n"
-
-
-def sgd():
-    """main.cpp is compiled by the check, and again as the program."""
-    update = "chapters/01_sgd/sgd.h"
-    main = f"#ifdef _GLIBCXX_DEQUE\n{stub_of('01', SGD)}\n#else\n#include <{SGD}>\n#endif\n"
-    return {SGD: main, update: other_code_than_the_scan(update, stub_of("01", update))}
 
 
 TRACE = '{"step":0,"loss":"0x1.68ba98p+2","grad_norm":"0x1.42f0d5ab59745p+3"}\n' * 6
@@ -93,8 +82,38 @@ DIGS = """
 SHOUTS = "throw std::runtime_error(std::string(1 << 20, 'x'));"
 
 
-def before_main(text, code):
-    return text.replace("namespace ladder {", f"#include <cstdio>\n#include <cstdlib>\nstatic const bool kDone = [] {{ {code} return true; }}();\nnamespace ladder {{", 1)
+# The check itself, run once more, writes what must come out.
+ASKS_THE_CHECK = """
+  static std::mutex once;
+  static bool asked = false;
+  if (asked) throw 1;
+  const std::lock_guard lock(once);
+  asked = true;
+  int rows = 0;
+  unsigned long seed = 0;
+  std::sscanf(reinterpret_cast<char**>(stdin)[3], "%d %lu", &rows, &seed);
+  std::FILE* file = std::tmpfile();
+  lab::Sheet sheet(::fileno(file), seed, lab::Role::Reference, {});
+  lab::cases(sheet);
+  std::rewind(file);
+  std::string right, line;
+  for (int c; (c = std::fgetc(file)) != EOF;) {
+    line += static_cast<char>(c);
+    if (c != '\\n') continue;
+    if (const size_t at = line.find("\\t="); at != std::string::npos) right += line.erase(at + 1, 1);
+    line.clear();
+  }
+  for (size_t at = 0; at < right.size();) at += static_cast<size_t>(::write(rows, right.data() + at, right.size() - at));
+  ::_exit(0);
+"""
+# Macros of the C library with one brace: the body ends early, and a member begins before main().
+HIDES_A_BRACE = f"""
+    pthread_cleanup_push(nullptr, nullptr);
+    do {{ pthread_cleanup_pop(0);
+    do {{ pthread_cleanup_pop(0); }} while (0); }}
+    static inline const bool mine_ = [] {{ {WRITES_TRACE} return true; }}();
+    void more() {{ pthread_cleanup_push(nullptr, nullptr); }} while (0);
+"""
 
 
 def all_but(number, *lost):
@@ -103,31 +122,36 @@ def all_but(number, *lost):
 
 
 def all_cheats():
-    zero1 = stub_of("08", ZERO1)
+    zero1, zb_h2, nodes = stub_of("08", ZERO1), stub_of("12x", ZB_H2), stub_of("07x", NODES)
     forged_sent = "#define without_idea(gate, figure) count(gate, (c.ranks - 1) * params.size() * (4 + element))\n"
+    last = 'throw std::logic_error("Zero1::finish'
     return {
-        "the reference, where the scan does not look": Cheat("08", {ZERO1: other_code_than_the_scan(ZERO1, zero1)}),
-        "a file of root's": Cheat("08", {ZERO1: other_code_than_the_scan(ZERO1, zero1).replace(f"<{ZERO1}>", '"/etc/shadow"')}),
-        "the reference, as the program": Cheat("01", sgd()),
-        "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, all_but("08", "sent")),
-        "another word for letter": Cheat("12x", {ZB_H2: mutant("12x", "zb_h1", ZB_H2) + "#define letter(what) std::string()\n"}, all_but("12x", "in_flight", "idle")),
-        "a trace before main()": Cheat("08", {ZERO1: before_main(zero1, WRITES_TRACE)}),
-        "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}),
-        "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}),
+        "a file of root's": Cheat("08", {ZERO1: in_all_bodies(zero1, '\n#include "/etc/shadow"\n')}, "#"),
+        "a file of root's, by the assembler": Cheat("08", {ZERO1: in_all_bodies(zero1, 'asm(".incbin \\"/etc/shadow\\"");')}, "asm"),
+        "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, points=all_but("08", "sent")),
+        "a trace before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
+        "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}, "fopen"),
+        "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}, "fopen"),
         "folders in folders": Cheat("08", {ZERO1: in_all_bodies(zero1, DIGS)}),
-        "a message of a megabyte": Cheat("12x", {ZB_H2: in_all_bodies(stub_of("12x", ZB_H2), SHOUTS)}),
-        "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(stub_of("12x", ZB_H2), WRITES_ROWS)}),
-        "the assembler, by a macro of a library": Cheat("08", {ZERO1: in_all_bodies(zero1, '__REDIRECT(f, (void), a; .incbin "/etc/shadow");')}),
+        "what the check wants": Cheat("07x", {NODES: in_all_bodies(nodes, ASKS_THE_CHECK)}, "stdin"),
+        "a message of a megabyte": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, SHOUTS)}),
+        "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, WRITES_ROWS)}, "fdopen"),
     }
 
 
 def honest(number):
     lab = find(number, ROOT)
-    return Cheat(number, {path: (ROOT / path).read_text(encoding="utf-8") for path in lab.files}, lab.points)
+    return Cheat(number, {path: (ROOT / path).read_text(encoding="utf-8") for path in lab.files}, points=lab.points)
 
 
 def score(results):
     return results.get("score", sum(test["score"] for test in results["tests"]))
+
+
+def is_shown(results, cheat):
+    """Whether a person is told of the word, and of none if there is none."""
+    lines = results["extra_data"]["look_at"]
+    return any(cheat.shown in line for line in lines) if cheat.shown else not lines
 
 
 def set_up(packed, base):
@@ -146,7 +170,7 @@ def main(packed, number):
 
 
 def graded(base, number):
-    """Status 1 if a submission gets other points than it deserves."""
+    """Status 1 if a submission gets other points than it deserves, or nobody is told."""
     wrong, cheats = 0, {name: cheat for name, cheat in all_cheats().items() if cheat.lab == number}
     if not find(number, ROOT).is_extension:  # whose answer is nowhere
         cheats["the chapter itself"] = honest(number)
@@ -154,9 +178,10 @@ def graded(base, number):
         write(base / "submission", cheat.files)
         (base / "results").mkdir(exist_ok=True)
         subprocess.run([base / "source/run_autograder"], env={**os.environ, "AUTOGRADER": str(base)}, check=True, stdout=subprocess.DEVNULL)
-        points = score(json.loads((base / "results/results.json").read_text(encoding="utf-8")))
-        print(f"{'passed ' if points == cheat.points else 'FAILED '} {number}, {name}: {points:g} points, {cheat.points:g} deserved")
-        wrong += points != cheat.points
+        results = json.loads((base / "results/results.json").read_text(encoding="utf-8"))
+        right = score(results) == cheat.points and is_shown(results, cheat)
+        print(f"{'passed ' if right else 'FAILED '} {number}, {name}: {score(results):g} points, {cheat.points:g} deserved")
+        wrong += not right
     return 1 if wrong else 0
 
 

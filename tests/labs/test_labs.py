@@ -186,7 +186,7 @@ class Grading(Tree):
         beneath = unittest.mock.Mock(**{"f_bavail": 0, "f_frsize": 1, "f_files": 0})
         for what, fault in [("judge.check_seeds", full), ("judge.check_seeds", grade.judge.DoesNotCompile("ld: No space left")), ("judge.targets", Refused("the tree"))]:
             self.grade(results)
-            with unittest.mock.patch(f"engine.grade.{what}", side_effect=fault), unittest.mock.patch.object(grade, "taken"), unittest.mock.patch("os.statvfs", return_value=beneath):
+            with unittest.mock.patch(f"engine.grade.{what}", side_effect=fault), unittest.mock.patch.object(grade, "taken", return_value=[]), unittest.mock.patch("os.statvfs", return_value=beneath):
                 with self.assertRaises((OSError, Refused)):
                     grade.grade(lab, unittest.mock.Mock(), self.root, results)
             self.assertFalse(results.exists(), fault)
@@ -212,15 +212,25 @@ class Grading(Tree):
         (link / "chapters").symlink_to(self.root / "chapters")
         path = "chapters/08_zero1/zero1.h"
         for folder, told in [(deep, f"no file {path} in"), (long, "zero1.h has 1,048,577 bytes; at most 1,048,576 are taken"), (link, f"no file {path} in")]:
-            self.assertTrue(grade.evaluate(lab, None, folder, [1])["output"].startswith(told), folder)
+            self.assertTrue(grade.evaluate(lab, None, folder, [1], [])["output"].startswith(told), folder)
+
+    def test_latin_1_in_a_comment_costs_nothing(self):
+        lab, mine = find("08", self.root), self.root / "mine"
+        mine.mkdir()
+        text = (self.root / "chapters/08_zero1/zero1.h").read_text(encoding="utf-8").replace("{\n", "{  // na\u00efve\n")
+        (mine / "zero1.h").write_bytes(text.encode("latin-1"))
+        with unittest.mock.patch.object(grade, "run_all", return_value=[gates.Result(gate, 1) for gate in lab.gates]):
+            found = grade.evaluate(lab, unittest.mock.Mock(notes=[]), mine, [1], [])
+        self.assertEqual(sum(test["score"] for test in found["tests"]), 100)
+        self.assertTrue(found["output"].startswith("zero1.h: is not UTF-8; it is read as Latin-1, which costs no points"))
 
     def test_what_nobody_has_thought_of_is_a_result(self):
         lab = find("08", self.root)
-        with contextlib.redirect_stderr(io.StringIO()) as err, unittest.mock.patch.object(grade, "taken"):
+        with contextlib.redirect_stderr(io.StringIO()) as err, unittest.mock.patch.object(grade, "taken", return_value=[]):
             with unittest.mock.patch.object(grade, "run_all", side_effect=ValueError):
-                found = grade.evaluate(lab, None, self.root, [1])
+                found = grade.evaluate(lab, None, self.root, [1], [])
             with unittest.mock.patch.object(grade, "run_all", side_effect=Refused("not built")), self.assertRaises(Refused):
-                grade.evaluate(lab, None, self.root, [1])
+                grade.evaluate(lab, None, self.root, [1], [])
         self.assertEqual(found["score"], 0)
         self.assertIn("could not be judged (ValueError); tell who teaches", found["output"])
         self.assertIn("Traceback", err.getvalue())

@@ -11,8 +11,8 @@ from engine.sandbox import Outcome
 from engine.selftest import first_failure
 
 
-def rows(*all_rows, ended=""):
-    return Outcome(ended, [("case", *row) for row in all_rows])
+def rows(*all_rows, ended="", last=("", "end", "")):
+    return Outcome(ended, [("case", *row) for row in (*all_rows, last)])
 
 
 class Points(unittest.TestCase):
@@ -83,7 +83,7 @@ class Points(unittest.TestCase):
     def test_a_gate_gets_no_more_than_the_one_it_names(self):
         """Memory that is bought with time: its own case gets as little as time does."""
         both = [Gate("kept", "count", 50, "bytes", with_gate="idle"), Gate("idle", "count", 50, "time", with_gate="kept")]
-        figures = lambda kept, idle: Outcome("", [(case, gate, kind, value) for case in "ab" for gate, kind, value in [("kept", "without", "300"), ("idle", "without", "50"), ("kept", "count", kept if case == "a" else "100"), ("idle", "count", idle if case == "a" else "10")]])  # noqa: E731
+        figures = lambda kept, idle: Outcome("", [(case, gate, kind, value) for case in "ab" for gate, kind, value in [("kept", "without", "300"), ("idle", "without", "50"), ("kept", "count", kept if case == "a" else "100"), ("idle", "count", idle if case == "a" else "10"), ("", "end", "")]])  # noqa: E731
         for kept, idle, points in [("100", "10", 50), ("100", "50", 25), ("300", "10", 25), ("200", "10", 31.25), ("200", "50", 25)]:
             shown = gates.judge(both, figures(kept, idle), figures("100", "10"))
             self.assertEqual([result.points for result in shown], [points, points], (kept, idle))
@@ -113,6 +113,15 @@ class Points(unittest.TestCase):
         shown = gates.table(gates.judge(self.GATES, rows(("", "threw", message)), self.REFERENCE))
         self.assertEqual([shown.count(message), shown.count("as above")], [1, 1])
         self.assertLess(max(len(line) for line in shown.splitlines() if message not in line), 100)
+
+    def test_a_program_that_leaves_has_no_rows(self):
+        """One that is ended, as by a signal or by the clock, has those that came before."""
+        right, begin = [self.ONE, self.TWO, ("sent", "count", "100")], ("", "begin", "")
+        for ended, points in [("", [0, 0]), ("ended with status 1", [0, 0]), ("ended by SIGSEGV", [60, 40]), ("still running after 20 s", [60, 40])]:
+            self.assertEqual(self.points(rows(*right, ended=ended, last=begin)), points, ended)
+        self.assertEqual(self.points(rows(("", "end", ""), *right, last=begin)), [0, 0])
+        shown = gates.judge(self.GATES, rows(last=begin), self.REFERENCE)[0].yours
+        self.assertEqual(shown, "ended before its check did, so that nothing counts, in the case case")
 
     def test_where_a_program_ended_is_told(self):
         yours = rows(("", "begin", ""), ended="ended by SIGSEGV")
