@@ -31,7 +31,7 @@ PROCESSES = 100  # and threads: 8 ranks have two each
 NUMBERS = range(20000, 60000)  # of users: below are accounts, above what some containers do not have
 OPEN_FILES = 64  # what is open and deleted takes room that nobody sees
 MOST = 64 << 20  # bytes of a file unless it is a compiler's
-MOST_ROWS, MOST_OF_ROWS = 50_000, 32 << 20  # and bytes: no check writes a quarter of it
+MOST_ROWS, MOST_OF_ROWS = 10_000, 16 << 20  # and bytes: no check writes a fifth of it
 QUOTA = {"--block-size=1": (512 << 20, "bytes"), "--inodes": (20_000, "files")}  # of a room, by flag of du
 LEAST_FREE = {"bytes": 32 << 20, "files": 1000}  # of a disk: with less a file of a check may not fit
 LOOK = 0.2  # seconds from one look at a program to the next
