@@ -7,7 +7,8 @@
 #     --save-every 20 --async ...
 #
 #   --ranks N     how many ranks there are at first
-#   --per-host P  ranks of one machine, which are all lost if it gives no sign of life; 1 if not given
+#   --per-host P  ranks of one machine, which are all lost if ranks of several machines have waited longer
+#                 than --timeout; 1 if not given
 #   --mpirun CMD  another way to start N ranks: CMD -n N PROGRAM FLAGS
 #
 # FLAGS need --save. A death costs one rank. Two deaths without a new checkpoint between them end it: a
@@ -121,7 +122,7 @@ while true; do
   fi
   died_at="died at ${now}"
   lost=1
-  grep -q " on [^ ]* gave no sign of life" "$errors" && lost=$per_host
+  grep -q "^error: rank [0-9]* on [^ ]*: waited " "$errors" && lost=$per_host
   ranks=$((ranks - lost))
   ((ranks > 0)) || { echo "keep_running.sh: no rank is left" >&2; exit "$status"; }
   echo "keep_running.sh: status $status; $ranks ranks are left"

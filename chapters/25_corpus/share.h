@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/comm/comm.h"
-#include "common/comm/liveness.h"
 #include "common/data/line_files.h"
 
 namespace ladder {
@@ -34,7 +33,8 @@ void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& don
       parts += is_own && more;
     }
     std::vector<std::future<void>> others;
-    for (size_t i = 1; i < parts; ++i) others.push_back(start_helper([&, i] { work(i, own[i]); }));
+    for (size_t i = 1; i < parts; ++i)
+      others.push_back(std::async(std::launch::async, [&, i] { work(i, own[i]); }));
     if (parts > 0) work(size_t{0}, own[0]);
     for (std::future<void>& other : others) other.get();
     done(std::span(own).first(parts));

@@ -10,7 +10,6 @@
 #include "chapters/26_packing/packed_text.h"
 #include "chapters/27_data_order/data_order.h"
 #include "common/comm/comm.h"
-#include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/run/log.h"
 
@@ -84,7 +83,7 @@ class OrderedText {
 
  private:
   void read_ahead(const OrderPlace& place) {
-    ahead_ = start_helper([this, place] {
+    ahead_ = std::async(std::launch::async, [this, place] {
       const int64_t begin = now_ns();
       OrderedStep step = order_->read(place, B_, own_);
       step.read_ns = now_ns() - begin;

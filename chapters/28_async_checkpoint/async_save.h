@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
@@ -135,7 +134,7 @@ class AsyncSave {
   /// Lets a thread do the next part of the save.
   template <class Part>
   void start(Part part) {
-    thread_ = start_helper([this, part] {
+    thread_ = std::async(std::launch::async, [this, part] {
       const int64_t begin = now_ns();
       part();
       span_ = {is_written_ ? "publish" : "write", begin, now_ns()};

@@ -18,6 +18,7 @@
 
 #include "common/comm/call.h"
 #include "common/comm/chunks.h"
+#include "common/comm/patience.h"
 #include "kernels/context.h"
 #include "kernels/tensor.h"
 
@@ -60,13 +61,16 @@ class [[nodiscard]] Pending {
 /// rank computes gets a group of its own by split().
 class Comm {
  public:
-  Comm(int rank, int size) : rank_(rank), size_(size) {}
+  Comm(int rank, int size, const Patience& patience = {})
+      : rank_(rank), size_(size), patience_(patience) {}
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
   virtual ~Comm() = default;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// How long it waits for others.
+  const Patience& patience() const { return patience_; }
   /// "self", "thread", "mpi", "nccl"
   virtual std::string_view kind() const = 0;
 
@@ -163,6 +167,7 @@ class Comm {
   void check_combines(const Tensor& data, Combine combine) const;
 
   int rank_, size_;
+  Patience patience_;
   Ctx device_;  ///< only its device is set
   CommStatistics statistics_;
   const Call* current_ = nullptr;

@@ -7,6 +7,7 @@
 #include <new>
 #include <thread>
 
+#include "common/comm/patience.h"
 #include "common/comm/run_ranks.h"
 #include "common/printable.h"
 #include "kernels/check.h"
@@ -35,6 +36,8 @@ Failure failure(std::optional<int> rank) {
     return told("error", e.what(), kNotDone);
   } catch (const UserError& e) {
     return told("error", e.what(), 2);
+  } catch (const TimedOut& e) {
+    return told("error", e.what(), 1);
   } catch (const std::filesystem::filesystem_error& e) {
     const std::string path = e.path1().string();
     return told("error", fmt::format("{}: {}", shortened(path), e.code().message()), 2);

@@ -1,18 +1,13 @@
 #include "common/comm/mpi_handles.h"
 
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <limits>
-#include <mutex>
-#include <string>
+#include <numeric>
 
 #include "common/comm/elements.h"
-#include "common/comm/liveness.h"
-#include "common/comm/run_ranks.h"
 
 namespace ladder::mpi {
 namespace {
@@ -50,28 +45,8 @@ void check(int error, const char* call) {
   throw CheckError(fmt::format("{}: {}", call, text.data()));
 }
 
-std::jthread end_unless_done(const Patience& patience, std::string_view what) {
-  return std::jthread([patience, what = std::string(what)](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any changed;
-    for (int looks = 0; patience.looks == 0 || looks < patience.looks; ++looks) {
-      changed.wait_for(lock, stop, patience.between, [&] { return stop.stop_requested(); });
-      if (stop.stop_requested()) return;
-      if (under_debugger()) looks = 0;
-    }
-    wait_for_turn(3 * launched_rank());  // mpirun takes a second or two to end the others
-    if (stop.stop_requested()) return;
-    tell(fmt::format("error: {}: for {} {}", rank_name(launched_rank()), seconds_text(patience),
-                     what));
-    std::fflush(nullptr);
-    std::_Exit(1);
-  });
-}
-
 Session::Session(const Patience& patience) : patience_(patience) {
-  const std::jthread deadline =
-      end_unless_done(patience, "other ranks have not come to the start of MPI");
+  const std::jthread deadline = end_unless_done(patience, "other ranks at the start of MPI");
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   CHECK(provided == MPI_THREAD_MULTIPLE, "this MPI does not let several threads communicate");
@@ -80,8 +55,7 @@ Session::Session(const Patience& patience) : patience_(patience) {
 // It waits for mpirun, which may be unreachable by now.
 Session::~Session() {
   const std::jthread deadline = end_unless_done(
-      patience_,
-      "MPI has not come to its end, though the run has: what it was to write is written");
+      patience_, "the end of MPI, though the run has ended: what it was to write is written");
   MPI_Finalize();
 }
 
@@ -109,6 +83,19 @@ int Group::size() const {
   int size = 0;
   check(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
   return size;
+}
+
+std::vector<int> Group::ranks_in_world() const {
+  std::vector<int> here(static_cast<size_t>(size())), there(here.size());
+  std::iota(here.begin(), here.end(), 0);
+  MPI_Group mine = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  check(MPI_Comm_group(comm_, &mine), "MPI_Comm_group");
+  check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check(MPI_Group_translate_ranks(mine, size(), here.data(), world, there.data()),
+        "MPI_Group_translate_ranks");
+  MPI_Group_free(&mine);
+  MPI_Group_free(&world);
+  return there;
 }
 
 Op::Op(Dtype dtype, Combine combine) : op_(combine == Combine::Sum ? MPI_SUM : MPI_MAX) {
@@ -139,10 +126,9 @@ int count(const Tensor& data) {
   return static_cast<int>(data.size());
 }
 
-void end_processes(const Failure& end) {
-  tell(end.line);
+void end_processes(int status) {
   std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, end.status);
+  MPI_Abort(MPI_COMM_WORLD, status);
   std::abort();
 }
 

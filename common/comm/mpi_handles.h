@@ -2,23 +2,15 @@
 #pragma once
 
 #include <mpi.h>
-#include <string_view>
-#include <thread>
+#include <vector>
 
 #include "common/comm/comm.h"
-#include "common/comm/failure.h"
-#include "common/comm/liveness.h"
+#include "common/comm/patience.h"
 
 namespace ladder::mpi {
 
 /// @throws CheckError naming the call and MPI's reason
 void check(int error, const char* call);
-
-/// Works until the result is destroyed. Some calls of MPI may wait for other ranks forever, and
-/// nothing can end them. After the time that `patience` gives, this ends the process, and mpirun
-/// then ends all others.
-/// @param what "other ranks have not come"; the message puts "error: rank 1: for 60 s " before it
-std::jthread end_unless_done(const Patience& patience, std::string_view what);
 
 /// MPI from MPI_Init_thread to MPI_Finalize. `patience` limits how long each may take. One per
 /// process
@@ -48,6 +40,8 @@ class Group {
   MPI_Comm get() const { return comm_; }
   int rank() const;
   int size() const;
+  /// By rank: its number in MPI_COMM_WORLD.
+  std::vector<int> ranks_in_world() const;
 
  private:
   MPI_Comm comm_;
@@ -72,7 +66,7 @@ MPI_Datatype datatype(Dtype dtype);
 /// The number of elements, as MPI counts. @throws CheckError if MPI cannot count so many
 int count(const Tensor& data);
 
-/// Prints the line of `end`, and ends all processes with its status.
-[[noreturn]] void end_processes(const Failure& end);
+/// Ends all processes.
+[[noreturn]] void end_processes(int status);
 
 }  // namespace ladder::mpi

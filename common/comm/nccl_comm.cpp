@@ -1,11 +1,15 @@
 #include "common/comm/nccl_comm.h"
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <exception>
 #include <nccl.h>
+#include <set>
+#include <thread>
 #include <utility>
 
-#include "common/comm/waiting.h"
+#include "common/comm/patience.h"
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
 
@@ -24,6 +28,9 @@ void check(ncclResult_t result, const char* call) {
   throw CheckError(
       fmt::format("{}: {}: {}", call, ncclGetErrorString(result), ncclGetLastError(nullptr)));
 }
+
+/// Who is waited for in a call: NCCL does not say which of them.
+std::string others_in(const Call& call) { return "other ranks in " + to_string(call); }
 
 /// A communicator of the library. After an error, or while an exception unwinds, its peers may be
 /// gone. Then it ends without waiting for them.
@@ -56,8 +63,12 @@ class Group {
 /// Work of the communication stream, up to an event after it.
 class Queued : public Pending::Work {
  public:
-  Queued(std::shared_ptr<Group> group, Abandoned abandoned, cudaStream_t stream, const Call& call)
-      : group_(std::move(group)), abandoned_(std::move(abandoned)), call_(call) {
+  Queued(std::shared_ptr<Group> group, Abandoned abandoned, cudaStream_t stream, const Call& call,
+         const Patience& patience)
+      : group_(std::move(group)),
+        abandoned_(std::move(abandoned)),
+        call_(call),
+        patience_(patience) {
     cudaEvent_t event = nullptr;
     CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     done_.reset(event);
@@ -69,7 +80,7 @@ class Queued : public Pending::Work {
   }
 
   void wait() override {
-    for (Polling polling(call_);;) {
+    for (Polling polling(patience_);; polling.pause([&] { return others_in(call_); })) {
       const cudaError_t state = cudaEventQuery(done_.get());
       if (state == cudaSuccess) break;
       if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
@@ -77,7 +88,6 @@ class Queued : public Pending::Work {
       check(ncclCommGetAsyncError(group_->get(), &error), "ncclCommGetAsyncError");
       if (error != ncclInProgress) check(error, "NCCL, under way");
       if (*abandoned_) throw Aborted("this rank has failed");
-      polling.pause();
     }
     waited_ = true;
   }
@@ -86,6 +96,7 @@ class Queued : public Pending::Work {
   std::shared_ptr<Group> group_;
   Abandoned abandoned_;
   Call call_;  ///< the call that it is part of, for messages
+  Patience patience_;
   Event done_;
   bool waited_ = false;
 };
@@ -114,7 +125,7 @@ class NcclComm : public Comm {
  public:
   NcclComm(Comm& carrier, std::unique_ptr<Comm> owned, std::shared_ptr<Group> group,
            Abandoned abandoned)
-      : Comm(carrier.rank(), carrier.size()),
+      : Comm(carrier.rank(), carrier.size(), carrier.patience()),
         owned_(std::move(owned)),
         carrier_(carrier),
         group_(std::move(group)),
@@ -123,7 +134,7 @@ class NcclComm : public Comm {
   std::string_view kind() const override { return "nccl"; }
   void attach(Device* device) override;
   /// The thread that waits does the abort, because an object of the library belongs to one thread.
-  /// It waits in Queued::wait(), except at first contacts: see open_nccl().
+  /// It waits in Queued::wait(), except at first contacts: those only --timeout ends.
   void abandon() noexcept override {
     *abandoned_ = true;
     carrier_.abandon();
@@ -134,9 +145,19 @@ class NcclComm : public Comm {
   static bool sums(const Tensor& x, Combine combine) {
     return on_gpu(x) && (combine == Combine::Sum || is_integer(x.dtype));
   }
+  /// Whom a call reaches, and how: the operation, its size, and of a message the two other ranks.
+  using Way = std::array<int, 4>;
+  static Way way_of(const Call& call, int to = -1, int from = -1) {
+    const int size = static_cast<int>(std::bit_width(static_cast<uint64_t>(call.payload.bytes())));
+    return {static_cast<int>(call.operation), size, to, from};
+  }
   /// Queues calls of NCCL for `call`. They take effect together.
   template <class F>
-  Pending start(const Call& call, F&& calls);
+  Pending start(const Call& call, F&& calls) {
+    return start(call, way_of(call), calls);
+  }
+  template <class F>
+  Pending start(const Call& call, const Way& way, F&& calls);
   cudaStream_t stream() const { return gpu_->communication(); }
   void queue_send(Tensor out, int to) const;
   void queue_receive(Tensor inp, int from) const;
@@ -156,6 +177,7 @@ class NcclComm : public Comm {
   std::shared_ptr<Group> group_;  ///< operations in progress share it
   Abandoned abandoned_;
   CudaDevice* gpu_ = nullptr;
+  std::set<Way> connected_;  ///< what has been called once: it blocks no more
 };
 
 void NcclComm::attach(Device* device) {
@@ -166,8 +188,10 @@ void NcclComm::attach(Device* device) {
 }
 
 template <class F>
-Pending NcclComm::start(const Call& call, F&& calls) {
+Pending NcclComm::start(const Call& call, const Way& way, F&& calls) {
   const ncclComm_t comm = group_->get();
+  std::jthread deadline;
+  if (connected_.insert(way).second) deadline = end_unless_done(patience(), others_in(call));
   check(ncclGroupStart(), "ncclGroupStart");
   try {
     calls(comm);
@@ -176,7 +200,7 @@ Pending NcclComm::start(const Call& call, F&& calls) {
     throw;
   }
   check(ncclGroupEnd(), "ncclGroupEnd");
-  return Pending(std::make_unique<Queued>(group_, abandoned_, stream(), call));
+  return Pending(std::make_unique<Queued>(group_, abandoned_, stream(), call, patience()));
 }
 
 void NcclComm::do_all_reduce(Tensor data, Combine combine) {
@@ -230,6 +254,7 @@ std::unique_ptr<Comm> NcclComm::do_split(int color, int key) {
   std::unique_ptr<Comm> carrier = carrier_.split(color, key);
   Comm& by_carrier = *carrier;
   ncclComm_t part = nullptr;
+  const std::jthread deadline = end_unless_done(patience(), "other ranks in split");
   check(ncclCommSplit(group_->get(), color, key, &part, /*config=*/nullptr), "ncclCommSplit");
   return std::make_unique<NcclComm>(by_carrier, std::move(carrier), std::make_shared<Group>(part),
                                     abandoned_);
@@ -242,7 +267,8 @@ Pending NcclComm::iexchange(Tensor out, int to, Tensor inp, int from) {
   Call call;
   if (sends) call = message(Operation::Send, out, to);
   if (receives) call = message(Operation::Recv, inp, from);
-  return start(current() ? *current() : call, [&](ncclComm_t) {
+  const Way way = way_of(call, sends ? to : -1, receives ? from : -1);
+  return start(current() ? *current() : call, way, [&](ncclComm_t) {
     if (sends) queue_send(out, to);
     if (receives) queue_receive(inp, from);
   });
@@ -276,7 +302,8 @@ std::unique_ptr<Comm> open_nccl(Comm& carrier, Device* device) {
                     device ? device->name() + " is none" : "this rank has none");
   const ncclUniqueId id = unique_id(carrier);
   ncclComm_t comm = nullptr;
-  const Waiting waiting("the first contact through NCCL");
+  const std::jthread deadline =
+      end_unless_done(carrier.patience(), "other ranks in the first contact through NCCL");
   check(ncclCommInitRank(&comm, carrier.size(), id, carrier.rank()), "ncclCommInitRank");
   auto nccl = std::make_unique<NcclComm>(carrier, nullptr, std::make_shared<Group>(comm),
                                          std::make_shared<std::atomic<bool>>(false));

@@ -23,7 +23,7 @@ namespace ladder {
 /// Ranks connect at their first exchange, and whenever a collective takes a new way for the first
 /// time. Such a call blocks inside the library until its peers come. Only later calls are queued,
 /// and abandon() can end only those. So a rank that fails in its first step, while a thread beside
-/// it waits to connect, hangs and must be killed.
+/// it waits to connect, hangs until the timeout of `carrier` ends it.
 ///
 /// @param carrier reaches all ranks already, as MpiComm does; must live longer; nobody else may use
 /// it

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <thread>
 #include <unistd.h>
 
@@ -132,6 +133,14 @@ std::string host_name() { return launched_processes() == launched_here() ? "" : 
 std::string rank_name(int rank) {
   const std::string host = host_name();
   return fmt::format("rank {}{}{}", rank, host.empty() ? "" : " on ", host);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr size_t kShown = 8;
+  const bool all = ranks.size() <= kShown;
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(std::span(ranks).first(all ? ranks.size() : kShown), ", "),
+                     all ? "" : ", ...");
 }
 
 void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/comm/comm.h"
 
@@ -12,8 +13,8 @@ namespace ladder {
 /// What a rank does, from beginning to end.
 using RankBody = std::function<void(Comm&)>;
 
-/// How long ranks wait for one that gives no sign of life (common/comm/liveness.h); 0: for ever.
-constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(60);
+/// How long a rank waits for others (common/comm/patience.h); 0: for ever.
+constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(600);
 
 /// Runs `body` on every rank, and returns when all have ended. Under mpirun this process is one
 /// rank (MpiComm). Otherwise ranks are `ranks` threads (ThreadComm); a single rank runs in this
@@ -25,9 +26,8 @@ void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeou
 /// Runs ranks 0 to ranks - 1, each in its own thread. A single rank runs in the calling thread.
 ///
 /// A rank that throws ends all: communication of the others throws Aborted. So do ranks that
-/// disagree or wait for each other, a thread that the system refuses, and a rank that lets others
-/// wait for `timeout` without a sign of life. If that rank stays so, nobody can end it: then this
-/// ends the process.
+/// disagree or wait for each other, a thread that the system refuses, and a rank that waits for
+/// longer than `timeout`. If a rank then never comes, nobody can end it: this ends the process.
 /// @throws RankFailed of the first failure; one rank alone throws what it throws
 void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
@@ -44,6 +44,8 @@ int launched_here();
 int launched_local_rank();
 /// "rank 3"; if this process is that rank and there are several machines, "rank 3 on HOST".
 std::string rank_name(int rank);
+/// "rank 3", "ranks 0, 2"; of many the first few.
+std::string ranks_text(const std::vector<int>& ranks);
 /// The name of this machine.
 std::string machine_name();
 /// The same if there are several machines; otherwise empty.
@@ -60,9 +62,9 @@ void set_neighbors(const Neighbors& neighbors);
 int separate_tasks();
 
 /// Runs `body` as the rank that this process is. An exception is printed with its rank, and ends
-/// all processes at once. So does a rank that lets others wait for `timeout` without a sign of
-/// life. With LADDER_CHECK_CALLS=1 in the environment, ranks compare their calls, and end at once
-/// if the calls differ. @throws UserError if this build has no MPI
+/// all processes at once. So does a wait that is longer than `timeout`. With LADDER_CHECK_CALLS=1
+/// in the environment, ranks compare their calls, and end at once if the calls differ.
+/// @throws UserError if this build has no MPI
 void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 }  // namespace ladder

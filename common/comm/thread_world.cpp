@@ -1,6 +1,7 @@
 #include "common/comm/thread_world.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ranges>
@@ -12,7 +13,6 @@ namespace ladder {
 void ThreadWorld::enter(int rank) {
   const Lock lock(mutex_);
   state_[rank].thread = std::this_thread::get_id();
-  state_[rank].pulse.emplace();
 }
 
 void ThreadWorld::leave(int rank) {
@@ -24,20 +24,28 @@ void ThreadWorld::leave(int rank) {
 
 void ThreadWorld::wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
                        const std::function<bool()>& busy) {
-  Waiter me{std::this_thread::get_id(), rank, &call, &ready};
-  waiters_.push_back(&me);
-  detect_deadlock();
   const auto over = [&] { return ready() || (failed() && !busy()); };
-  while (!changed_[rank].wait_for(lock, patience_.between, over)) look();
-  std::erase(waiters_, &me);
+  if (!over()) {
+    Waiter me{std::this_thread::get_id(), rank, call, ready};
+    waiters_.push_back(&me);
+    detect_deadlock();
+    for (int looks = 0; !me.changed.wait_for(lock, patience_.between, over);)
+      if (++looks == patience_.looks) time_out(me);
+    std::erase(waiters_, &me);
+  }
   if (!ready()) check_alive();
+}
+
+void ThreadWorld::wake(int rank) {
+  for (Waiter* waiter : waiters_)
+    if (waiter->rank == rank && (failed() || waiter->ready())) waiter->changed.notify_one();
 }
 
 void ThreadWorld::fail(Failure failure) {
   if (failed() && !cause_follows_) return;
   cause_follows_ = false;
   failure_ = std::move(failure);
-  for (std::condition_variable& changed : changed_) changed.notify_all();
+  for (Waiter* waiter : waiters_) waiter->changed.notify_one();
 }
 
 void ThreadWorld::abandon(int rank) {
@@ -58,45 +66,14 @@ void ThreadWorld::check_alive() const {
   if (failed()) throw Aborted(failure_->line);
 }
 
-void ThreadWorld::look() {
-  const auto now = std::chrono::steady_clock::now();
-  if (failed() || now < next_look_ || under_debugger()) return;
-  next_look_ = now + patience_.between;
-  for (Waiter* waiter : waiters_) ++waiter->looks;
-  std::vector<RankReport> all;
-  for (int rank = 0; rank < static_cast<int>(state_.size()); ++rank) all.push_back(report(rank));
-  const auto reason = reason_to_give_up(all, static_cast<int>(all.size()), patience_);
-  if (!reason) return;
-  stalled_ = true;
-  fail({"error: " + *reason, 1});
-  left_.notify_all();
-}
-
-RankReport ThreadWorld::report(int rank) {
-  RankState& state = state_[rank];
-  RankReport report{.rank = rank, .over = state.left};
-  for (const Waiter* waiter : waiters_) {
-    if (waiter->rank != rank || waiter->looks <= report.waited) continue;
-    report.waited = waiter->looks;
-    report.set_call(to_string(*waiter->call));
-  }
-  const bool lives = state.left || report.waited > 0 || !state.pulse || state.pulse->beats();
-  report.silent = state.silent = lives ? 0 : state.silent + 1;
-  return report;
-}
-
 void ThreadWorld::wait_for_all(int started) {
   Lock lock(mutex_);
-  const auto is_here = [&](int rank) { return !state_[rank].left; };
-  const auto all_left = [&] { return std::ranges::none_of(std::views::iota(0, started), is_here); };
-  const auto others_left = [&] {
-    return std::ranges::none_of(std::views::iota(0, started), [&](int rank) {
-      return is_here(rank) && state_[rank].silent < patience_.looks;
-    });
+  const auto all_left = [&] {
+    return std::ranges::all_of(state_ | std::views::take(started), &RankState::left);
   };
-  left_.wait(lock, [&] { return all_left() || (stalled_ && others_left()); });
-  // Every thread that wakes up after this finds that the run has failed.
-  if (left_.wait_for(lock, std::chrono::seconds(1), all_left)) return;
+  left_.wait(lock, [&] { return all_left() || timed_out_; });
+  // Whoever waits finds within this time that the run has failed.
+  if (left_.wait_for(lock, std::chrono::seconds(3), all_left)) return;
   tell(failure_->line);
   std::fflush(nullptr);
   std::_Exit(failure_->status);
@@ -116,17 +93,38 @@ const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {
 // has its own group. So if all own threads wait in vain, or are gone, nothing will ever happen.
 void ThreadWorld::detect_deadlock() {
   if (failed()) return;
-  std::string report;
   bool anybody = false;
   for (int rank = 0; rank < static_cast<int>(state_.size()); ++rank) {
     const Waiter* waiter = waiter_of(rank);
-    if (!state_[rank].left && (!waiter || (*waiter->ready)())) return;
-    report += fmt::format("; rank {} {}", rank,
-                          waiter ? "waits in " + to_string(*waiter->call) : "has returned");
+    if (!state_[rank].left && (!waiter || waiter->ready())) return;
     anybody = anybody || waiter;
   }
-  if (!anybody) return;
-  fail({"internal error: the ranks wait for each other" + report, 1});
+  if (anybody) fail({"internal error: the ranks wait for each other" + who_waits(), 1});
+}
+
+void ThreadWorld::time_out(const Waiter& waiter) {
+  if (failed()) return;
+  fail({fmt::format("error: rank {}: waited {} in {}{}; --timeout sets how long ranks wait",
+                    waiter.rank, patience_.text(), to_string(waiter.call), who_waits(waiter.rank)),
+        1});
+  timed_out_ = true;
+  left_.notify_all();
+}
+
+std::string ThreadWorld::who_waits(int but) const {
+  std::string text;
+  for (int rank = 0; rank < static_cast<int>(state_.size()); ++rank) {
+    if (rank == but) continue;
+    const Waiter* waiter = waiter_of(rank);
+    const auto any = std::ranges::find(waiters_, rank, &Waiter::rank);
+    if (!waiter && any != waiters_.end()) waiter = *any;  // it communicates for the rank
+    text += fmt::format("; rank {} ", rank);
+    if (waiter)
+      text += "waits in " + to_string(waiter->call);
+    else
+      text += state_[rank].left ? "has returned" : "is in no call";
+  }
+  return text;
 }
 
 }  // namespace ladder

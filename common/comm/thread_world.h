@@ -1,13 +1,10 @@
 // ThreadWorld: what all ranks of run_threads() share: who waits, and how the run failed.
 //
-// One mutex guards everything here and in the groups (thread_group.cpp). This is enough, because
+// One mutex guards everything here and in the groups (thread_comm.cpp). This is enough, because
 // operations are few and large, and tensors are copied without it.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -17,7 +14,7 @@
 
 #include "common/comm/call.h"
 #include "common/comm/failure.h"
-#include "common/comm/liveness.h"
+#include "common/comm/patience.h"
 
 namespace ladder {
 
@@ -25,8 +22,7 @@ class ThreadWorld {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  ThreadWorld(int ranks, const Patience& patience)
-      : patience_(patience), changed_(ranks), state_(ranks) {}
+  ThreadWorld(int ranks, const Patience& patience) : patience_(patience), state_(ranks) {}
 
   Lock lock() { return Lock(mutex_); }
 
@@ -34,13 +30,14 @@ class ThreadWorld {
   void enter(int rank);
   void leave(int rank);
 
-  /// Blocks the thread of `rank` until ready(). If it waits too long for a rank that gives no sign
-  /// of life, the run fails. If the run has failed, this throws Aborted instead. But it does not
-  /// throw while busy(), when another rank is copying from or to this rank's memory. Lock held
+  /// Blocks the thread of `rank` until ready(). If it waits too long, the run fails. If the run has
+  /// failed, this throws Aborted instead. But it does not throw while busy(), when another rank is
+  /// copying from or to this rank's memory. Lock held
   void wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
             const std::function<bool()>& busy);
-  /// Something happened that `rank` may be waiting for. Lock held
-  void wake(int rank) { changed_[rank].notify_all(); }
+  /// Something happened that `rank` may be waiting for: wakes each of its threads that can go on.
+  /// Lock held
+  void wake(int rank);
 
   /// Ends the run: all that wait throw Aborted. The first failure is kept. Lock held
   void fail(Failure failure);
@@ -52,42 +49,41 @@ class ThreadWorld {
   /// @throws Aborted if the run has failed. Lock held
   void check_alive() const;
 
-  /// Returns when ranks 0 to `started` - 1 have left. If one has stalled and all others have left,
-  /// it ends the process, because nothing can end a thread.
+  /// Returns when ranks 0 to `started` - 1 have left. If one does not after others have waited too
+  /// long, it ends the process, because nothing can end a thread.
   void wait_for_all(int started);
   /// Throws the first failure, if there is one, as RankFailed. After all threads are joined
   void rethrow() const;
 
  private:
+  /// A thread that waits.
   struct Waiter {
     std::thread::id thread;
     int rank;
-    const Call* call;
-    const std::function<bool()>* ready;
-    int32_t looks = 0;
+    const Call& call;
+    const std::function<bool()>& ready;
+    std::condition_variable changed = {};
   };
   struct RankState {
     std::thread::id thread;
     bool left = false;
-    std::optional<Pulse> pulse = {};
-    int32_t silent = 0;  ///< looks since its last sign of life
   };
+  /// The rank's own thread, if it waits.
   const Waiter* waiter_of(int rank) const;
   void detect_deadlock();
-  /// Looks for signs of life, unless another thread has just done so.
-  void look();
-  RankReport report(int rank);
+  /// The run fails, because `waiter` has waited too long.
+  void time_out(const Waiter& waiter);
+  /// "; rank 1 waits in barrier; rank 2 is in no call": all ranks but `but`.
+  std::string who_waits(int but = -1) const;
 
   const Patience patience_;
   std::mutex mutex_;
-  std::deque<std::condition_variable> changed_;  ///< by rank; a deque, because they cannot move
-  std::vector<RankState> state_;                 ///< by rank
+  std::vector<RankState> state_;  ///< by rank
   std::vector<Waiter*> waiters_;
-  std::chrono::steady_clock::time_point next_look_{};
   std::condition_variable left_;
   std::optional<Failure> failure_;
   bool cause_follows_ = false;  ///< failure_ is of abandon()
-  bool stalled_ = false;        ///< failed, since a rank gives no sign of life
+  bool timed_out_ = false;      ///< failure_ is of time_out()
 };
 
 }  // namespace ladder

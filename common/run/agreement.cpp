@@ -10,7 +10,7 @@
 
 #include "common/checksum.h"
 #include "common/comm/comm.h"
-#include "common/comm/liveness.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/hf/json.h"
 #include "common/input_file.h"
@@ -88,8 +88,8 @@ void compare(const std::vector<Values>& all, const std::string& flag) {
     ranks.push_back(static_cast<int>(rank));
   }
   if (!ranks.empty())
-    throw UserError("{} is {} here, but {} on rank{} {}; legal is the same on every rank", flag,
-                    mine, other, ranks.size() == 1 ? "" : "s", rank_list(ranks));
+    throw UserError("{} is {} here, but {} on {}; legal is the same on every rank", flag, mine,
+                    other, ranks_text(ranks));
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ void RunOptions::add_to(CommandLine& line) {
            "ranks that share the work: threads of this program; under mpirun the processes are the "
            "ranks");
   line.add("--timeout", timeout,
-           "seconds that ranks wait for one that gives no sign of life; 0: for ever");
+           "seconds that a rank waits for others before it ends the run; 0: for ever");
   line.add("--threads", threads,
            "threads of a rank; with a GPU they draw the initial weights, and hash weights",
            {.shown_default = "cores it may use / ranks on this machine"});

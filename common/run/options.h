@@ -36,7 +36,7 @@ struct RunOptions {
   uint64_t seed = 1;
   std::string backend = "cpu";
   int ranks = 1;
-  int64_t timeout = 60;        ///< seconds that ranks wait without sign of life; 0: forever
+  int64_t timeout = 600;       ///< seconds that a rank waits for others; 0: forever
   std::optional<int> threads;  ///< per rank
 
   int64_t eval_every = 0;  ///< steps; 0: only at the end

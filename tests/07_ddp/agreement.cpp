@@ -64,7 +64,7 @@ TEST_F(RanksThatDiffer, InAFlag) {
            {"--fixed-loss-scale", "--fixed-loss-scale is false here, but true on"},
            {"--backend ref", "--backend is cpu here, but ref on"},
            {"--fault skip:all_reduce:1", "--fault is not given here, but skip:all_reduce:1 on"},
-           {"--timeout 0", "--timeout is 60 here, but 0 on"},
+           {"--timeout 0", "--timeout is 600 here, but 0 on"},
            {"--trace x.jsonl", "--trace is not given here, but given on"},
        })
     expect_refused(d);

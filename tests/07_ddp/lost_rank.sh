@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A rank that is killed or stopped in the middle of a run ends all processes within seconds. One that
-# is stopped is named; so is one that --fault lets stall, or die.
+# A rank that is killed in the middle of a run, stopped, or that --fault lets stall or die, ends all
+# processes within seconds. Who has waited for it says so. A run that is stopped as a whole, as by
+# Ctrl-Z, goes on afterwards.
 #
 #   lost_rank.sh killed|stopped PROGRAM
 set -uo pipefail
@@ -39,7 +40,7 @@ train() {
   read -ra ranks <"/proc/${launcher:?}/task/$launcher/children" || true
   ((${#ranks[@]} == 3)) || fault "${#ranks[@]} ranks, not 3"
 }
-# ends SECONDS STATUS [TEXT]: within so many seconds; the status any, that is any but 0.
+# ends SECONDS STATUS [TEXT]: within so many seconds; the status any, that is any but 0; with a line like TEXT.
 ends() {
   local begin=$SECONDS status
   wait "$run"
@@ -47,7 +48,7 @@ ends() {
   run=
   ((SECONDS - begin < $1)) || fault "went on for $((SECONDS - begin)) s"
   [[ $status != 0 && $status == "${2/any/$status}" ]] || fault "exit status $status, wanted $2"
-  [[ -z ${3-} || $(grep --text --count --fixed-strings "$3" screen.txt) == 1 ]] || fault "does not say '$3' once"
+  [[ -z ${3-} ]] || grep --text -q "$3" screen.txt || fault "does not say '$3'"
 }
 # mpirun does not wait for those that it has told to end.
 all_gone() {
@@ -68,13 +69,18 @@ if [[ $how == killed ]]; then
 fi
 for victim in 0 1; do
   train --timeout 3
+  kill -STOP "${ranks[@]}"
+  sleep 6
+  kill -CONT "${ranks[@]}"
+  sleep 1
+  kill -0 "${ranks[@]}" 2>/dev/null || fault "Ctrl-Z is death"
   kill -STOP "${ranks[victim]}"
-  ends 60 1 "error: rank $victim gave no sign of life for 3 s; rank $((1 - victim)) waits in "
+  ends 60 1 "^error: rank [^$victim]: waited 3 s for rank $victim in "
   all_gone
 done
 start --timeout 3 --fault stall:all_gather:3
-ends 60 1 "error: rank 2 gave no sign of life for 3 s; rank 0 waits in "
+ends 60 1 "^error: rank [01]: waited 3 s for rank 2 in "
 grep --text -q "note: --fault: rank 2 stalls in all_gather of " screen.txt || fault "no note"
 start --timeout 3 --fault die:all_gather:3
 ends 60 137 "note: --fault: rank 2 dies in all_gather of "
-echo "stopped, stalled or dead: named each time"
+echo "stopped, stalled or dead: told each time"

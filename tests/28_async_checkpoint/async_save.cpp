@@ -72,15 +72,14 @@ class Async : public testing::Test {
   ~Async() override { forget_ending(); }
 
   /// What ends the run of two ranks; empty if it ends well.
-  std::string ranks(const std::function<void(Rank&)>& body,
-                    std::chrono::milliseconds timeout = kTimeout) const {
+  std::string ranks(const std::function<void(Rank&)>& body) const {
     const auto body_of_rank = [&](Comm& comm) {
       Rank rank(run_, comm);
       body(rank);
       comm.barrier();
     };
     try {
-      run_threads(2, body_of_rank, timeout);
+      run_threads(2, body_of_rank);
     } catch (const RankFailed& e) {
       return e.what();
     }
@@ -158,23 +157,6 @@ TEST_F(Async, ASecondSaveWaitsAndSaysSo) {
   EXPECT_NE(out.find("step 1: waited 0."), out.npos) << out;
   EXPECT_NE(out.find(" s for the save of step 0\n"), out.npos) << out;
   EXPECT_EQ(found(6), 2);
-}
-
-// The rank's own thread only waits for its helper, and gives no sign of life of its own.
-TEST_F(Async, ADiskThatIsSlowerThanTheTimeoutIsWaitedFor) {
-  const auto save = [&](Rank& rank) {
-    rank.comm.barrier();
-    hold(true);
-    rank.train(98, 5, true);
-    rank.comm.barrier();
-    if (rank.comm.rank() == 0)
-      std::atomic_ref(bad_disk.slow_at) = std::atomic_ref(bad_disk.operations).load();
-    rank.comm.barrier();
-    hold(false);
-    rank.train(99, 7, false);
-  };
-  EXPECT_EQ(ranks(save, BadDisk::kSlow / 3), "");
-  EXPECT_EQ(found(5), 99);
 }
 
 TEST_F(Async, AWriteThatFailsEndsTheRun) {

@@ -13,27 +13,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 
 namespace ladder {
 namespace {
-
-/// Blocks in the system, as whoever waits for a disk does.
-void block(std::chrono::milliseconds time) {
-  const int timer = ::timerfd_create(CLOCK_MONOTONIC, 0);
-  const auto ns = std::chrono::nanoseconds(time).count();
-  const itimerspec until{.it_interval = {},
-                         .it_value = {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000}};
-  ::timerfd_settime(timer, 0, &until, nullptr);
-  for (uint64_t times = 0; ::read(timer, &times, sizeof times) < 0 && errno == EINTR;) continue;
-  ::close(timer);
-}
 
 /// Counts an operation. Returns whether it must fail; errno says how.
 bool fails() {
   const int now = std::atomic_ref(bad_disk.operations)++;
   if (now == bad_disk.die_at) ::kill(::getpid(), SIGKILL);
-  if (now == std::atomic_ref(bad_disk.slow_at)) block(BadDisk::kSlow);
   errno = EIO;
   return now == bad_disk.fail_at;
 }

@@ -8,13 +8,10 @@
 namespace ladder {
 
 struct BadDisk {
-  static constexpr std::chrono::milliseconds kSlow{1200};
-
   /// How many of these there were: fsync, rename, mkdir, symlink, remove, fopen, pwrite, ftruncate.
   int operations = 0;
   int fail_at = -1;             ///< operation number fail_at, from 0 on, fails: EIO
   int die_at = -1;              ///< SIGKILL ends the process before operation number die_at
-  int slow_at = -1;             ///< operation number slow_at first blocks for kSlow
   int fsync_ms = 0;             ///< how long each fsync takes
   bool held = false;            ///< pwrite waits as long as this is true
   bool no_locks = false;        ///< flock: ENOLCK

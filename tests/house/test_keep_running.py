@@ -19,7 +19,7 @@ exit 0
 echo "$2 $4 $5 $6 $7 $8" >>runs
 n=$(wc -l <runs)
 [ -n "$SAVES" ] && mkdir -p d && ln -sfn generation-$n d/current
-[ -n "$SILENT" ] && echo "error: rank 3 on two gave no sign of life for 60 s" >&2
+[ -n "$SILENT" ] && echo "error: rank 0 on one: waited 600 s for rank 3 in recv of 5 F32 (from 3)" >&2
 [ -n "$TRACED" ] && echo "steps of run $n" >"$TRACED.partial"
 [ "$n" -lt 3 ] && exit ${DIES-137}
 [ -n "$TRACED" ] && mv "$TRACED.partial" "$TRACED"

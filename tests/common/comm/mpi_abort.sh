@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A rank that throws, falls silent or is killed ends all processes within seconds, and is named.
+# A rank that throws, does not come or is killed ends all processes within seconds, and somebody says why.
 #
 #   mpi_abort.sh PROGRAM how status [text]
 set -uo pipefail
