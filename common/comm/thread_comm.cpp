@@ -76,7 +76,7 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> me
 
 void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
   Lock lock = world_->lock();
-  stop_reading(rank);
+  stop_reading(lock, rank);
   calls_[rank] = &call;
   arriving_[rank] = mine;
   const int64_t meeting = meetings_;
@@ -86,7 +86,7 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
     ++meetings_;
     offers_ = arriving_;
     reading_.assign(members_.size(), then == Then::Read);
-    wake_all();
+    return world_->wake(lock, members_);
   }
   // Nobody leaves, not even if the run has failed, while a peer reads what this rank offered.
   world_->wait(
@@ -96,7 +96,7 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
 
 void ThreadGroup::leave(int rank) {
   Lock lock = world_->lock();
-  stop_reading(rank);
+  stop_reading(lock, rank);
   // What this rank offered vanishes with it, so its peers first read it to the end.
   const Call call;
   const auto all_read = [&] { return std::ranges::count(reading_, true) == 0; };
@@ -105,9 +105,11 @@ void ThreadGroup::leave(int rank) {
   --leaving_;
 }
 
-void ThreadGroup::stop_reading(int rank) {
+void ThreadGroup::stop_reading(Lock& lock, int rank) {
   reading_[rank] = false;
-  if (world_->failed() || leaving_ > 0) wake_all();
+  if (!world_->failed() && leaving_ == 0) return;
+  world_->wake(lock, members_);
+  lock.lock();
 }
 
 void ThreadGroup::check_calls() {
@@ -115,10 +117,6 @@ void ThreadGroup::check_calls() {
     if (!agree(*calls_[0], *calls_[rank]))
       world_->fail_here("the ranks disagree: " + in_call(members_[0], *calls_[0]) + ", " +
                         in_call(members_[rank], *calls_[rank]));
-}
-
-void ThreadGroup::wake_all() {
-  for (int member : members_) world_->wake(member);
 }
 
 // ---- messages ----------------------------------------------------------------------------------
@@ -172,7 +170,7 @@ void ThreadGroup::copy(Lock& lock, const Post& from, const Post& to, Post& waiti
   }
   lock.lock();
   waiting.done = true;
-  world_->wake(waiting.rank);
+  world_->wake(lock, {waiting.rank});
 }
 
 // ---- split -------------------------------------------------------------------------------------

@@ -71,8 +71,7 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   Pending wait_in(Posts& posts, const std::shared_ptr<Post>& mine);
   void copy(Lock& lock, const Post& from, const Post& to, Post& waiting, Device* device);
   void check_calls();
-  void stop_reading(int rank);
-  void wake_all();
+  void stop_reading(Lock& lock, int rank);
   std::shared_ptr<ThreadGroup> child(int color, const std::vector<int>& ranks);
 
   std::shared_ptr<ThreadWorld> world_;

@@ -29,23 +29,29 @@ void ThreadWorld::wait(Lock& lock, int rank, const Call& call, const std::functi
     Waiter me{std::this_thread::get_id(), rank, call, ready};
     waiters_.push_back(&me);
     detect_deadlock();
-    for (int looks = 0; !me.changed.wait_for(lock, patience_.between, over);)
+    for (int looks = 0; !changed_[rank].wait_for(lock, patience_.between, over);)
       if (++looks == patience_.looks) time_out(me);
     std::erase(waiters_, &me);
   }
   if (!ready()) check_alive();
 }
 
-void ThreadWorld::wake(int rank) {
-  for (Waiter* waiter : waiters_)
-    if (waiter->rank == rank && (failed() || waiter->ready())) waiter->changed.notify_one();
+void ThreadWorld::wake(Lock& lock, const std::vector<int>& ranks) {
+  std::vector<int> awake;
+  for (const int rank : ranks)
+    if (std::ranges::any_of(waiters_, [&](const Waiter* waiter) {
+          return waiter->rank == rank && (failed() || waiter->ready());
+        }))
+      awake.push_back(rank);
+  lock.unlock();
+  for (const int rank : awake) changed_[rank].notify_all();
 }
 
 void ThreadWorld::fail(Failure failure) {
   if (failed() && !cause_follows_) return;
   cause_follows_ = false;
   failure_ = std::move(failure);
-  for (Waiter* waiter : waiters_) waiter->changed.notify_one();
+  for (std::condition_variable& changed : changed_) changed.notify_all();
 }
 
 void ThreadWorld::abandon(int rank) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -22,7 +23,8 @@ class ThreadWorld {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  ThreadWorld(int ranks, const Patience& patience) : patience_(patience), state_(ranks) {}
+  ThreadWorld(int ranks, const Patience& patience)
+      : patience_(patience), changed_(ranks), state_(ranks) {}
 
   Lock lock() { return Lock(mutex_); }
 
@@ -35,9 +37,9 @@ class ThreadWorld {
   /// copying from or to this rank's memory. Lock held
   void wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
             const std::function<bool()>& busy);
-  /// Something happened that `rank` may be waiting for: wakes each of its threads that can go on.
-  /// Lock held
-  void wake(int rank);
+  /// Something happened that `ranks` may be waiting for: wakes those that can go on. It gives up
+  /// the lock first, for which they would wait again.
+  void wake(Lock& lock, const std::vector<int>& ranks);
 
   /// Ends the run: all that wait throw Aborted. The first failure is kept. Lock held
   void fail(Failure failure);
@@ -62,7 +64,6 @@ class ThreadWorld {
     int rank;
     const Call& call;
     const std::function<bool()>& ready;
-    std::condition_variable changed = {};
   };
   struct RankState {
     std::thread::id thread;
@@ -78,7 +79,8 @@ class ThreadWorld {
 
   const Patience patience_;
   std::mutex mutex_;
-  std::vector<RankState> state_;  ///< by rank
+  std::deque<std::condition_variable> changed_;  ///< by rank; a deque, because they cannot move
+  std::vector<RankState> state_;                 ///< by rank
   std::vector<Waiter*> waiters_;
   std::condition_variable left_;
   std::optional<Failure> failure_;

@@ -79,7 +79,7 @@ for victim in 0 1; do
   all_gone
 done
 start --timeout 3 --fault stall:all_gather:3
-ends 60 1 "^error: rank [01]: waited 3 s for rank 2 in "
+ends 60 1 "^error: rank [01]: waited 3 s for ranks [01], 2 in all_gather of "
 grep --text -q "note: --fault: rank 2 stalls in all_gather of " screen.txt || fault "no note"
 start --timeout 3 --fault die:all_gather:3
 ends 60 137 "note: --fault: rank 2 dies in all_gather of "
