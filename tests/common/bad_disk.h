@@ -2,7 +2,6 @@
 // of the C library that read and change files and directories are replaced by those there.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 namespace ladder {
