@@ -121,7 +121,8 @@ TEST(Stalls, TimeInWhichAllAreStoppedDoesNotCount) {
               run_threads(
                   2,
                   [](Comm& comm) {
-                    if (comm.rank() == 1) std::this_thread::sleep_for(kShort / 2);
+                    for (int i = 0; comm.rank() == 1 && i < 8; ++i)
+                      std::this_thread::sleep_for(kShort / 16);
                     comm.barrier();
                   },
                   kShort);
