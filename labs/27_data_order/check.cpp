@@ -145,7 +145,7 @@ void run_other_epochs(Sheet& sheet, const char* name, int64_t epochs, int64_t la
     loaded.set_state(nlohmann::json::parse(at.state().dump()));
     DataOrder fresh(then.sources, then.packing, then.run, then.gpt);
     sheet.text(fmt::format("resume/{}: stopped after row {}", name, stop),
-               rows_of(fresh.read(loaded, kBundles, {0, kBundles})));
+               rows_of(fresh.read(loaded, 4 * kBundles, {0, 4 * kBundles})));
   }
 }
 
