@@ -54,7 +54,8 @@ cmake --build --preset cpu --target labs
 EOF
 cat >"$work/zip/run_autograder" <<EOF
 #!/usr/bin/env bash
-# Grades /autograder/submission into /autograder/results/results.json.
+# Grades /autograder/submission into /autograder/results/results.json. What it prints is for whoever
+# grades: lines that a person should look at.
 set -euo pipefail
 base=\${AUTOGRADER:-/autograder}
 . "\$base/source/deps/env.sh"

@@ -80,7 +80,7 @@ def check_once(lab, desk, build, program, seed):
         desk.note(lab, points=points, passed=passed or desk.state(lab).get("passed", False))
     for path, mine in zip(lab.files, files):
         for sentence in transplant.left_out(lab, path, mine):
-            print(f"grade takes bodies alone. {sentence}")
+            print(f"grade takes bodies alone, and would say: {sentence}")
     return passed
 
 

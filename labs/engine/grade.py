@@ -45,14 +45,20 @@ def taken(lab, submission, work, notes):
 def found(submission, path):
     """A file of a submission. @throws NotTaken"""
     # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
-    deeper = (sorted(submission.glob("*/" * depth + path)) for depth in range(1, DEEPEST))
-    candidates = itertools.chain([submission / path, submission / Path(path).name], itertools.chain.from_iterable(deeper))
+    candidates = itertools.chain([submission / path, submission / Path(path).name], (folder / path for folder in folders(submission)))
     file = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
     if file is None or not file.resolve().is_relative_to(submission.resolve()):
         raise transplant.NotTaken(f"no file {path} in the submission")
     if file.stat().st_size > LARGEST:
         raise transplant.NotTaken(f"{file.name} has {file.stat().st_size:,} bytes; at most {LARGEST:,} are taken")
     return file
+
+
+def folders(submission):
+    """Its folders, not too deep and through no link."""
+    for folder, below, _ in os.walk(submission):
+        below[:] = sorted(below) if len(Path(folder).relative_to(submission).parts) < DEEPEST else []
+        yield Path(folder)
 
 
 def drawn(seed):

@@ -29,7 +29,7 @@ from pathlib import Path
 
 PROCESSES = 100  # and threads: 8 ranks have two each
 NUMBERS = range(20000, 60000)  # of users: below are accounts, above what some containers do not have
-OPEN_FILES = 64  # what is open and deleted takes room that nobody sees
+OPEN_FILES = 256  # what is open and deleted takes room that nobody sees
 MOST = 64 << 20  # bytes of a file unless it is a compiler's
 MOST_ROWS, MOST_OF_ROWS = 10_000, 16 << 20  # and bytes: no check writes a fifth of it
 QUOTA = {"--block-size=1": (512 << 20, "bytes"), "--inodes": (20_000, "files")}  # of a room, by flag of du

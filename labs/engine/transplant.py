@@ -26,7 +26,7 @@ NAMES = re.compile(
     |signal|sigaction|setjmp|longjmp|v?fork|clone|exec[lv]\w*|system|popen|syscall|ptrace|mmap|dlopen|dlsym|(?:f|fd|fre)open|\w*fstream|dup[23]?|pipe2?|fcntl""",
     re.VERBOSE,
 )
-WORDS = re.compile(r"/proc|/dev|/etc|_array")  # in a string: files of the system; sections that run before main()
+WORDS = re.compile(r"/proc|/dev|/etc|init_array")  # in a string: files of the system; sections that run before main()
 MOST, LONGEST = 50, 120  # lines that are shown, and characters of one
 BEGIN, END = "// yours: members and functions that you add\n", "// end of yours\n"
 

@@ -201,7 +201,7 @@ class Grading(Tree):
         self.assertEqual(seeds[2], [7, 8, 9])
 
     def test_what_is_no_file_of_the_lab(self):
-        """Folders in folders, a file that is too long, and a link to another's."""
+        """Folders in folders, a file that is too long, a link to another's, and links that go round."""
         lab, deep, long = find("08", self.root), self.root / "deep", self.root / "long"
         self.addCleanup(sandbox.remove, deep)
         subprocess.run([sys.executable, "-c", f"import os\nos.mkdir('{deep}'); os.chdir('{deep}')\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"], check=True)
@@ -210,6 +210,8 @@ class Grading(Tree):
         link = self.root / "link"
         link.mkdir()
         (link / "chapters").symlink_to(self.root / "chapters")
+        for i in range(9):
+            (link / str(i)).symlink_to(".")
         path = "chapters/08_zero1/zero1.h"
         for folder, told in [(deep, f"no file {path} in"), (long, "zero1.h has 1,048,577 bytes; at most 1,048,576 are taken"), (link, f"no file {path} in")]:
             self.assertTrue(grade.evaluate(lab, None, folder, [1], [])["output"].startswith(told), folder)
