@@ -42,8 +42,14 @@ void InputFile::fail(int error) const {
   throw UserError("{}: cannot be read: {}", name_, std::generic_category().message(error));
 }
 
-InputFile::InputFile(const std::string& path, std::string_view flag)
-    : path_(path), name_(flag.empty() ? path : fmt::format("{} {}", flag, path)) {
+InputFile::InputFile(const std::string& path, std::string_view flag,
+                     std::span<const std::byte> bytes)
+    : path_(path),
+      name_(flag.empty() ? path : fmt::format("{} {}", flag, path)),
+      memory_(bytes),
+      size_(std::ssize(bytes)) {}
+
+InputFile::InputFile(const std::string& path, std::string_view flag) : InputFile(path, flag, {}) {
   // Checked before opening: to open some devices has an effect.
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail(errno);
@@ -73,6 +79,10 @@ void InputFile::check_unchanged() const {
 void InputFile::read(int64_t begin, std::span<std::byte> out) const {
   CHECK(begin >= 0 && begin <= size_ && std::ssize(out) <= size_ - begin, "bytes {} to {} of {}",
         begin, begin + std::ssize(out), size_);
+  if (!fd_) {
+    std::ranges::copy(memory_.subspan(static_cast<size_t>(begin), out.size()), out.begin());
+    return;
+  }
   while (!out.empty()) {
     const ssize_t n = read_some(*fd_, begin, out);
     if (n < 0) fail(errno);

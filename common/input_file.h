@@ -27,6 +27,8 @@ class InputFile {
   /// @throws UserError naming the file if it cannot be opened, or is a pipe, a device or a
   /// directory: it might have no end
   explicit InputFile(const std::string& path, std::string_view flag = "");
+  /// Bytes in memory, which must outlive it, under the name of the file that they were made from.
+  InputFile(const std::string& path, std::string_view flag, std::span<const std::byte> bytes);
 
   const std::string& path() const { return path_; }
   /// The name for messages: "--data train.bin".
@@ -45,7 +47,8 @@ class InputFile {
   void check_unchanged() const;
 
   std::string path_, name_;
-  Descriptor fd_;
+  Descriptor fd_;  ///< null: the bytes are in memory
+  std::span<const std::byte> memory_;
   int64_t size_ = 0;
   timespec written_{};  ///< when it was last written to, as of opening it
 };

@@ -35,7 +35,7 @@ train 04_clipping --batch 12 --steps 2000 --lr 1e-3 --beta2 0.99 --schedule cosi
   --eval-every 500 --sample 300
 # Tokens in place of bytes, and activations of two blocks at a time. The sample is that of README.md.
 show 24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe"
-LADDER_CACHE=$runs/kept train 06_checkpointing --tokenizer "$runs/bpe" --batch 8 --steps 1500 --lr 2e-3 \
+train 06_checkpointing --tokenizer "$runs/bpe" --batch 8 --steps 1500 --lr 2e-3 \
   --schedule cosine --warmup 100 --clip 1 --recompute sqrt --save "$runs/model" --overwrite \
   --sample 100 --temperature 0.8 --top-k 40
 

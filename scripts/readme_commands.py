@@ -77,8 +77,7 @@ def run_readme(readme, here, steps):
         if re.search(r"^run\(\)", commands, re.MULTILINE):  # for the exercises that follow
             function = commands
             continue
-        environment = {**os.environ, "LADDER_CACHE": str(Path(here) / "kept"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         began = time.time()
         flags = "set -o pipefail\n" if len(legal(around)) > 1 else "set -e -o pipefail\n"
         done = subprocess.run(["bash", "-c", flags + function + commands], cwd=here,

@@ -1,7 +1,6 @@
 """The measured tables and the chart of chapter 24: one block of GPT-2 on bytes and on three
 vocabularies, at equal bytes of text read and at equal FLOPs."""
 
-import os
 import pathlib
 import subprocess
 
@@ -14,7 +13,6 @@ FLAGS = f"--model tiny --batch {BATCH} --lr 1e-3 --beta2 0.99 --schedule constan
 VOCABS = [256, 512, 2048, 8192]  # the first are bytes
 STEPS = 1200  # of the run on bytes
 ROUNDS, TIMED = 5, 5  # and steps of a round
-os.environ.setdefault("LADDER_CACHE", str(ROOT / "runs/kept"))
 
 
 def name_of(vocab):

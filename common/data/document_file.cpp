@@ -28,10 +28,15 @@ std::string DocumentFile::index_of(const std::string& path) {
 }
 
 DocumentFile::DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text)
-    : options_(options),
-      file_(options.path, options.flag),
-      size_(options.format.count(file_.size())) {
-  end_of_text ? find_ends(*end_of_text) : open_index();
+    : options_(options), file_(options.open()), size_(options.format.count(file_.size())) {
+  if (end_of_text) {
+    find_ends(*end_of_text);
+  } else if (options.encoded) {
+    ends_ = options.encoded->ends;
+    count_ = std::ssize(ends_);
+  } else {
+    open_index();
+  }
 }
 
 void DocumentFile::find_ends(int64_t end_of_text) {

@@ -1,8 +1,9 @@
 // A token file that holds documents, one after the other.
 //
 // Either a file X.idx beside X.bin, which is Megatron's index, says where documents end; or each
-// document ends with a certain token. Parts of the index are read when they are needed. Without an
-// index, the ends are kept in memory: 8 bytes for each document.
+// document ends with a certain token; or the file has been encoded, and each line was a document.
+// Parts of the index are read when they are needed. Without an index, the ends are kept in memory:
+// 8 bytes for each document.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace ladder {
 class DocumentFile {
  public:
   /// Reads the whole index, or without one the whole file, once.
-  /// @param end_of_text the token that ends a document; none: there is an index
+  /// @param end_of_text the token that ends a document; none: there is an index, or options.encoded
+  /// has the ends
   /// @throws UserError naming the file if it cannot be read, if it has no index, or one of other
   /// tokens, or if no document ends with that token
   DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text);

@@ -27,6 +27,10 @@ int64_t count_targets(const Batch& batch) {
   return batch.targets.size() - std::count(targets, targets + batch.targets.size(), kIgnore);
 }
 
+InputFile TextOptions::open() const {
+  return encoded ? InputFile(path, flag, encoded->bytes) : InputFile(path, flag);
+}
+
 TargetCount TextOptions::count(int64_t targets,
                                const std::function<std::vector<int32_t>()>& read) const {
   TargetCount all{.targets = targets, .bytes = format.bytes() ? targets : 0};
@@ -40,7 +44,7 @@ TargetCount TextOptions::count(int64_t targets,
 
 Text::Text(const TextOptions& options)
     : options_(options),
-      file_(options.path, options.flag),
+      file_(options.open()),
       size_(options.format.count(file_.size())),
       train_size_(size_ - size_ / kHeldOutShare) {
   const int64_t least = options.seq_len + 1;

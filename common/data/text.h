@@ -50,6 +50,13 @@ struct TargetCount {
 /// different tokenizers cannot be compared; this can. 0: not known.
 double bits_per_byte(double loss, const TargetCount& over);
 
+/// A text as tokens of a tokenizer, in memory.
+struct EncodedText {
+  int64_t width = 2;             ///< bytes of a token, as in TextFormat
+  std::vector<std::byte> bytes;  ///< of all tokens
+  std::vector<int64_t> ends;     ///< of documents, in tokens
+};
+
 /// A file, and the length of the sequences that it is cut into.
 struct TextOptions {
   std::string path;
@@ -60,6 +67,10 @@ struct TextOptions {
   /// How many bytes of the text each token stands for. Null: one each if
   /// tokens are bytes; else it is not known.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
+  std::shared_ptr<const EncodedText> encoded = nullptr;  ///< what the file holds, as tokens
+
+  /// The file, or its tokens in memory. @throws UserError as InputFile does
+  InputFile open() const;
 
   /// Counts targets, and the bytes that they stand for.
   /// @param read returns the token before them, and the targets; called only if the tokens matter

@@ -34,9 +34,11 @@ constexpr auto names_of(TokenKind) { return std::array{"auto", "bytes", "uint16"
 
 /// Finds how `file` stores its tokens. With uint16 and uint32, too, a header of llm.c is skipped.
 /// It looks at a few pages of the file, so that a wrong format shows before the first step.
-/// @throws UserError if the file looks like something else, was cut off, or has a token that is not
-///         below `vocab`
-TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab);
+/// @param encodes whether a tokenizer will read a text: then it may be lines of JSON
+/// @throws UserError for a text with a byte that is 0, tokens without one, a header of llm.c that
+///         the file does not fit, or a token that is not below `vocab`
+TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab,
+                       bool encodes = false);
 
 /// Refuses a token that a model with `vocab` tokens does not know. @throws UserError
 void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab);

@@ -126,10 +126,9 @@ void RunOptions::add_to(CommandLine& line) {
       "--tokens", tokens,
       "what --data holds: bytes of a text, or numbers of 16 or 32 bits, as nanoGPT writes them; "
       "auto: what a header of llm.c says, or else bytes");
-  line.add(
-      "--tokenizer", tokenizer,
-      "folder with tokenizer.json: --data is encoded, once, and --vocab is that of the tokenizer",
-      {.shown_default = "the one that stands in the folder of --load"});
+  line.add("--tokenizer", tokenizer,
+           "folder with tokenizer.json: --data is encoded, or holds its tokens; --vocab is its own",
+           {.shown_default = "the one that stands in the folder of --load"});
   line.add("--batch", batch, "sequences of a step, over all ranks");
   line.add("--steps", steps, "in total, those before a resume counted");
   line.add("--lr", lr, "learning rate");
@@ -214,9 +213,7 @@ void RunOptions::check_outputs(NamedPaths taken) const {
 }
 
 void RunOptions::take_tokenizer() {
-  // Tokens in a file may be those of any tokenizer: only --tokenizer says which.
-  const bool encodes = tokens == TokenKind::Auto;
-  if (!text_tokenizer && (encodes || !tokenizer.empty()))
+  if (!text_tokenizer && (tokens != TokenKind::Bytes || !tokenizer.empty()))
     text_tokenizer = find_tokenizer(tokenizer, load);
   if (!text_tokenizer) return;
   if (tokens == TokenKind::Bytes)
@@ -230,12 +227,11 @@ void RunOptions::take_tokenizer() {
 }
 
 void RunOptions::take_text() {
-  if (!token_file.empty()) return;
-  format = find_format(InputFile(data, "--data"), tokens, text(gpt()).vocab);
+  if (encoded) return;
+  format = find_format(InputFile(data, "--data"), tokens, text(gpt()).vocab, !!text_tokenizer);
   if (!text_tokenizer || !format.bytes()) return;
-  const KeptTokens kept = keep_tokens(*text_tokenizer, data, thread_count(), !quiet);
-  token_file = kept.path;
-  format = {.width = kept.width};
+  encoded = encode(*text_tokenizer, data, thread_count());
+  format = {.width = encoded->width};
 }
 
 void RunOptions::set_ranks(int64_t degree) {
@@ -278,11 +274,12 @@ int RunOptions::thread_count() const {
 }
 
 TextOptions RunOptions::text(const GptConfig& gpt) const {
-  return {.path = token_file.empty() ? data : token_file,
+  return {.path = data,
           .format = format,
           .seq_len = gpt.seq_len,
           .vocab = text_tokenizer ? text_tokenizer->tokenizer.vocab() : gpt.vocab,
-          .token_bytes = text_tokenizer ? text_tokenizer->bytes : nullptr};
+          .token_bytes = text_tokenizer ? text_tokenizer->bytes : nullptr,
+          .encoded = encoded};
 }
 
 SampleOptions RunOptions::sampling(const GptConfig& gpt) const {

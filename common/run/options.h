@@ -25,8 +25,8 @@ struct RunOptions {
   std::string tokenizer;               ///< path of the one that encodes it; empty: see below
   TokenKind tokens = TokenKind::Auto;  ///< what the text holds
   TextFormat format = {};              ///< of the file that is read, after check() has looked
-  std::string token_file;              ///< the text as tokens, after check(); empty: `data` itself
-  std::string model = "tiny";          ///< name of a preset; the next five change it
+  std::shared_ptr<const EncodedText> encoded;  ///< `data` as tokens, after check(), if it is text
+  std::string model = "tiny";                  ///< name of a preset; the next five change it
   std::optional<int64_t> seq_len, layers, heads, channels, vocab;
   bool tied_head = false;  ///< GptConfig::tied_head
 

@@ -1,5 +1,5 @@
-// The tokenizer of a run (--tokenizer), the file in which the tokens of its text are kept, and the
-// number of bytes that the targets of a loss stand for.
+// The tokenizer of a run (--tokenizer), the tokens of its text, and the number of bytes that the
+// targets of a loss stand for.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,12 @@ struct RunTokenizer {
 std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
                                                    const std::string& load);
 
-/// A file with the tokens of a text.
-struct KeptTokens {
-  std::string path;
-  int64_t width = 0;  ///< bytes of each token in the file
-};
+/// The tokens of the file `text`, and where documents end: after each line of a *.jsonl, or else at
+/// the end of the file. @throws UserError
+std::shared_ptr<const EncodedText> encode(const RunTokenizer& tokenizer, const std::string& text,
+                                          int threads);
 
-/// Encodes the file `text`, unless its tokens are kept already. They are kept in the folder that
-/// LADDER_CACHE of the environment names, or else in `ladder` in XDG_CACHE_HOME or ~/.cache. Kept
-/// tokens are used again if text, tokenizer and tokens have the hashes in their name. If the text
-/// has changed, or its tokens are damaged, they are replaced. If several processes of a machine
-/// want the tokens, one of them writes them, and the others wait.
-/// @param says whether stderr says that a text is encoded
-/// @throws UserError
-KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
-                       bool says);
-
-/// A line for the screen: the vocabulary, its tokenizer, and the file that --data is read from.
+/// A line for the screen: the vocabulary, its tokenizer, and how many tokens --data has.
 std::string tokens_text(const RunOptions& options);
 
 /// Counts the targets of a loss, and their bytes.

@@ -29,7 +29,7 @@ void encode_part(Encoder& encoder, const Tokenizer& tokenizer, const TextPart& p
   encode_text(encoder, tokenizer, text.substr(begin), allow_special, out.ids);
 }
 
-void write(TokenWriter& writer, const Encoded& encoded) {
+void write(TokenSink& writer, const Encoded& encoded) {
   const std::span<const uint32_t> ids = encoded.ids;
   size_t begin = 0;
   for (const size_t end : encoded.ends) {
@@ -71,7 +71,7 @@ void encode_text(Encoder& encoder, const Tokenizer& tokenizer, std::string_view 
 }
 
 EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::string>& paths,
-                          const EncodeOptions& options, TokenWriter& writer) {
+                          const EncodeOptions& options, TokenSink& writer) {
   std::vector<std::string> whole;
   if (options.allow_special)
     for (const auto& [text, id] : tokenizer.special) whole.push_back(text);

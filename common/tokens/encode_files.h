@@ -1,4 +1,4 @@
-// Encodes files of text to a file of tokens, part by part. So the memory does not depend on the
+// Encodes files of text, part by part. So the memory that it takes itself does not depend on the
 // size of the files.
 #pragma once
 
@@ -34,6 +34,6 @@ void encode_text(Encoder& encoder, const Tokenizer& tokenizer, std::string_view 
 /// the tokenizer has one.
 /// @throws UserError; then there is no file under the writer's names
 EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::string>& paths,
-                          const EncodeOptions& options, TokenWriter& writer);
+                          const EncodeOptions& options, TokenSink& writer);
 
 }  // namespace ladder

@@ -32,15 +32,23 @@ std::string index_path(const std::string& path);
 /// @throws UserError if the vocabulary is too large for the type
 TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer);
 
+/// Takes tokens, document by document.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void write(std::span<const uint32_t> ids) = 0;
+  virtual void end_document() = 0;
+};
+
 /// Writes X.bin. Before commit() there is no file under the final names.
-class TokenWriter {
+class TokenWriter : public TokenSink {
  public:
   /// @param what for messages @throws UserError if the files cannot be made
   TokenWriter(const std::string& path, TokenFile file, TokenKind kind,
               const std::string& what = "--out");
   /// @throws UserError if the disk is full
-  void write(std::span<const uint32_t> ids);
-  void end_document();
+  void write(std::span<const uint32_t> ids) override;
+  void end_document() override;
   void commit();
   int64_t tokens() const { return tokens_; }
   int64_t documents() const { return std::ssize(ends_); }

@@ -92,11 +92,9 @@ TEST_F(RanksThatDiffer, InAFile) {
 }
 
 TEST_F(RanksThatDiffer, InTheTokenizer) {
-  ::setenv("LADDER_CACHE", path("kept").c_str(), 1);
   for (const char* flags : {"--out one", "--split llama3 --out other"})
     run("24_tokenizer", words(fmt::format("train --data text.txt --vocab 300 {}", flags)));
   expect_refused({"--tokenizer other", "the tokenizer is ", "--tokenizer one"});
-  ::unsetenv("LADDER_CACHE");
 }
 
 TEST_F(RanksThatDiffer, InTheProgram) {

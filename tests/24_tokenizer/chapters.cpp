@@ -18,25 +18,15 @@ class ChaptersOnTokens : public Programs {
                              "encode --tokenizer t --data text.txt --out x.bin"})
       EXPECT_EQ(run("24_tokenizer", words(line)).status, 0) << line;
   }
-  /// Tokens are kept in the folder of the test.
-  static Program program(const std::string& chapter = "06_checkpointing") {
-    return {chapter, {"env", "LADDER_CACHE=kept"}};
-  }
+  static constexpr const char* kChapter = "06_checkpointing";
   std::string trace(const std::string& chapter, const std::string& flags) const {
-    train(program(chapter), "--steps 2 --layers 1 --trace trace.jsonl " + flags);
+    train(chapter, "--steps 2 --layers 1 --trace trace.jsonl " + flags);
     return read("trace.jsonl");
   }
   static void expect_bits(const nlohmann::json& r) {
     const double nats = r["val_loss"], targets = r["val_targets"], bytes = r["val_bytes"];
     EXPECT_NEAR(r["bits_per_byte"], nats * targets / bytes / std::numbers::ln2, 1e-12);
     EXPECT_GT(r["final_bits_per_byte"], 0);
-  }
-  /// What is kept.
-  std::map<std::string, std::string> kept() const {
-    std::map<std::string, std::string> all;
-    for (const auto& [name, bytes] : files())
-      if (name.starts_with("kept/") && !name.ends_with("/")) all[name] = bytes;
-    return all;
   }
 };
 
@@ -46,43 +36,11 @@ TEST_F(ChaptersOnTokens, ATextAndItsTokensGiveTheSameBits) {
   EXPECT_NE(trace("01_sgd", "--data text.txt --tokenizer other"), want);
   const std::string ddp = trace("10_zero3", "--data x.bin --tokens uint16 --vocab 300");
   EXPECT_EQ(trace("10_zero3", "--data text.txt --tokenizer t --ranks 2"), ddp);
-  ASSERT_EQ(kept().size(), 2u) << "one of each tokenizer";
-}
-
-TEST_F(ChaptersOnTokens, ATextIsEncodedOnceAndAnewWhenItHasChanged) {
-  const std::string flags = "--data text.txt --tokenizer t --steps 1 --layers 1 --config loud";
-  write("loud", "quiet = false\n");
-  EXPECT_NE(train(program(), flags).err.find("is encoded with t; the tokens are in kept\n"),
-            std::string::npos);
-  const auto first = kept();
-  EXPECT_EQ(train(program(), flags).err, "");
-  EXPECT_EQ(kept(), first);
-  write("text.txt", read("text.txt") + "and more");
-  EXPECT_NE(train(program(), flags).err.find("text.txt has changed since it was encoded"),
-            std::string::npos);
-  ASSERT_EQ(kept().size(), 1u);
-  EXPECT_NE(kept(), first);
-}
-
-TEST_F(ChaptersOnTokens, DamagedTokensAreReplaced) {
-  const std::string flags = "--data text.txt --tokenizer t --steps 1 --layers 1 --config loud";
-  write("loud", "quiet = false\n");
-  train(program(), flags);
-  const auto whole = kept();
-  ASSERT_EQ(whole.size(), 1u);
-  const auto& [name, bytes] = *whole.begin();
-  std::string flipped = bytes;
-  flipped[bytes.size() / 2] ^= 1;
-  for (const std::string& damaged : {bytes.substr(0, bytes.size() / 2), std::string(), flipped}) {
-    write(name, damaged);
-    EXPECT_NE(train(program(), flags).err.find("its kept tokens are damaged"), std::string::npos);
-    EXPECT_TRUE(kept() == whole);
-  }
 }
 
 TEST_F(ChaptersOnTokens, BitsPerByteAreOfTheBytesThatTargetsStandFor) {
   const auto check = [&](const std::string& flags, bool bytes) {
-    const nlohmann::json r = report(program(), "--steps 2 --eval-every 1 --layers 1 " + flags);
+    const nlohmann::json r = report(kChapter, "--steps 2 --eval-every 1 --layers 1 " + flags);
     EXPECT_EQ(r["val_targets"] == r["val_bytes"], bytes) << flags;
     EXPECT_GE(r["val_bytes"], r["val_targets"]);
     EXPECT_GT(r["evals"][0]["bits_per_byte"], 0);
@@ -94,7 +52,7 @@ TEST_F(ChaptersOnTokens, BitsPerByteAreOfTheBytesThatTargetsStandFor) {
   EXPECT_EQ(check("--data x.bin --tokens uint16 --tokenizer t", false)["bits_per_byte"],
             r["bits_per_byte"]);
   const nlohmann::json none =
-      report(program(), "--steps 1 --layers 1 --data x.bin --tokens uint16 --vocab 300");
+      report(kChapter, "--steps 1 --layers 1 --data x.bin --tokens uint16 --vocab 300");
   EXPECT_TRUE(none["bits_per_byte"].is_null()) << "nobody knows the bytes";
 }
 
@@ -116,21 +74,51 @@ TEST_F(ChaptersOnTokens, BitsPerByteOfDocuments) {
        {std::pair<std::string, std::string>{"26_packing", file},
         {"27_data_order", file + "--ranks 2"},
         {"27_data_order", file + "--ranks 2 --sources a.bin:1 --epochs 1"}}) {
-    const nlohmann::json r = report(program(chapter), given);
+    const nlohmann::json r = report(chapter, given);
     EXPECT_EQ(r["bytes_read"], bytes[0]) << given;
     EXPECT_EQ(r["val_bytes"], bytes[1]) << given;
     expect_bits(r);
   }
   const std::string texts = flags + "--data a.jsonl --end-of-text 299 --sources text.txt:1";
-  const Ended mixed = run(program("27_data_order"), small_run(texts));
+  const Ended mixed = run("27_data_order", small_run(texts));
   EXPECT_EQ(mixed.status, 2);
   EXPECT_NE(mixed.err.find("is read as text, and --data a.jsonl as tokens"), std::string::npos)
       << mixed.err;
 }
 
+// Each line is a document, as in the files of `encode`; without --documents, rows go on over the
+// ends. Raw JSON trains only where it is asked for.
+TEST_F(ChaptersOnTokens, LinesAreDocuments) {
+  std::string lines;
+  for (size_t i = 0; i < 300; ++i)
+    lines += nlohmann::json{{"text", read("text.txt").substr(11 * i, 1 + i % 15)}}.dump() + "\n";
+  write("a.jsonl", lines);
+  run("24_tokenizer", words("encode --tokenizer t --data a.jsonl --format megatron --out a.bin"));
+  for (const std::string flags : {"", " --documents"})
+    EXPECT_EQ(trace("26_packing", "--data a.jsonl --tokenizer t" + flags),
+              trace("26_packing", "--data a.bin --tokens uint16 --vocab 300" + flags));
+  const Ended raw = run(kChapter, small_run("--layers 1 --steps 1 --data a.jsonl"));
+  EXPECT_EQ(raw.status, 2);
+  EXPECT_NE(
+      raw.err.find("a.jsonl: its lines are documents, which --tokenizer reads; --tokens bytes"),
+      std::string::npos)
+      << raw.err;
+  train(kChapter, "--layers 1 --steps 1 --data a.jsonl --tokens bytes");
+}
+
+// That of --load is meant for a file of tokens, too.
+TEST_F(ChaptersOnTokens, AFileOfTokensTakesTheTokenizerOfItsCheckpoint) {
+  train(kChapter, "--layers 1 --steps 1 --data text.txt --tokenizer t --save s");
+  const nlohmann::json r =
+      report(kChapter, "--layers 1 --steps 2 --data x.bin --tokens uint16 --load s");
+  EXPECT_EQ(r["bits_per_byte"],
+            report(kChapter, "--layers 1 --steps 2 --data text.txt --load s")["bits_per_byte"]);
+  expect_bits(r);
+}
+
 TEST_F(ChaptersOnTokens, ACheckpointKeepsItsTokenizer) {
   const std::string flags = "--data text.txt --layers 1 ";
-  train(program(), flags + "--tokenizer t --steps 2 --save s");
+  train(kChapter, flags + "--tokenizer t --steps 2 --save s");
   EXPECT_EQ(std::filesystem::read_symlink(path("s/tokenizer.json")), "current/tokenizer.json");
   EXPECT_EQ(read("s/tokenizer.json"), read("t/tokenizer.json"));
   EXPECT_EQ(read("s/tokenizer_config.json"), read("t/tokenizer_config.json"));
@@ -138,16 +126,16 @@ TEST_F(ChaptersOnTokens, ACheckpointKeepsItsTokenizer) {
   // It is that of the next run, which prints text.
   write("loud", "quiet = false\n");
   const std::string out =
-      train(program(), flags + "--load s --steps 3 --sample 200 --config loud").out;
+      train(kChapter, flags + "--load s --steps 3 --sample 200 --config loud").out;
   const std::string sample = out.substr(out.find("---- sample\n"));
   EXPECT_NE(sample.find("night"), std::string::npos) << sample;
   // A run on bytes in its place has none, and no link to one.
-  train(program(), flags + "--steps 1 --save s --overwrite");
+  train(kChapter, flags + "--steps 1 --save s --overwrite");
   EXPECT_FALSE(std::filesystem::is_symlink(path("s/tokenizer.json")));
 }
 
 TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
-  train(program(), "--data text.txt --layers 1 --tokenizer t --steps 1 --save s");
+  train(kChapter, "--data text.txt --layers 1 --tokenizer t --steps 1 --save s");
   write("bad.json", "{}");
   std::filesystem::create_directory(path("odd"));
   write("odd/tokenizer.json", "{}");
@@ -170,20 +158,12 @@ TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
         {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"},
         {"--tokenizer other --data x.bin --tokens uint16 --vocab 300", "the vocabulary has 280"}}) {
     const std::string data = flags.find("--data") == std::string::npos ? " --data text.txt" : "";
-    const Ended ended = run(program(), small_run("--layers 1 --steps 2 " + flags + data));
+    const Ended ended = run(kChapter, small_run("--layers 1 --steps 2 " + flags + data));
     EXPECT_EQ(ended.status, 2) << flags << "\n" << ended.err;
     EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << ended.err;
     EXPECT_NE(ended.err.find(says), std::string::npos) << flags << "\n" << ended.err;
   }
-  auto after = files();
-  std::erase_if(after, [](const auto& file) { return file.first.starts_with("kept/"); });
-  auto same = before;
-  std::erase_if(same, [](const auto& file) { return file.first.starts_with("kept/"); });
-  EXPECT_EQ(after, same);
-  const Ended full = run(Program("06_checkpointing", {"env", "LADDER_CACHE=text.txt/kept"}),
-                         small_run("--data text.txt --tokenizer t"));
-  EXPECT_EQ(full.status, 2);
-  EXPECT_NE(full.err.find("LADDER_CACHE=FOLDER names another"), std::string::npos) << full.err;
+  EXPECT_EQ(files(), before);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 test_transformers.py.
 """
 
-import os
 import sys
 
 from environment import WANTED
@@ -27,7 +26,6 @@ class Folders(Transformers):
     @classmethod
     def setUpClass(cls):
         cls.begin()
-        os.environ["LADDER_CACHE"] = str(cls.here / "kept")
         text = cls.ladder.text.read_text() + "It's  don't\n\n  caf\u00e9, \u4e2d\u6587 \U0001f600!\n" * 20
         cls.ladder.text.write_text(text)
         random = Random(3)
