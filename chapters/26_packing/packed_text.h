@@ -20,9 +20,9 @@ namespace ladder {
 class PackedText {
  public:
   /// @throws UserError as Text and DocumentWindows do
-  PackedText(const TextOptions& text, const PackOptions& options) {
+  PackedText(const TextOptions& text, const PackOptions& options, const HeldOut& held_out = {}) {
     if (options.documents)
-      windows_.emplace(text, options);
+      windows_.emplace(text, options, held_out);
     else
       text_.emplace(text);
   }
@@ -46,7 +46,7 @@ class PackedText {
     }
   }
 
-  /// How many bundles a validation takes. They have about 65,536 targets, or all there are.
+  /// How many bundles a validation takes. They have about HeldOut::targets, or all there are.
   int64_t validation_count() const {
     return text_ ? text_->validation_count() : windows_->held_out().size();
   }

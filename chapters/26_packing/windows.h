@@ -1,9 +1,10 @@
 // Rows of documents from a file, window by window.
 //
 // A window is --pack-window consecutive documents. The last tenth of the documents is held out for
-// validation. The others are windows 0, 1, ... in the order of the file. At its end they begin
-// again, and their numbers go on. A step may begin in the middle of a window. So all that it needs
-// is the number of a window and that of a row in it.
+// validation, or all of them where another file trains (chapter 27). The others are windows 0, 1,
+// ... in the order of the file. At its end they begin again, and their numbers go on. A step may
+// begin in the middle of a window. So all that it needs is the number of a window and that of a row
+// in it.
 #pragma once
 
 #include <algorithm>
@@ -26,28 +27,37 @@ class RowPlace {
   /// @param T tokens of a row
   RowPlace(const PackOptions& options, int64_t T)
       : on_(options.documents),
+        end_of_text_(options.end_of_text ? nlohmann::json(*options.end_of_text) : nullptr),
         plan_(fmt::format("--pack {} --pack-window {} --row-documents {} --seq-len {}",
                           to_string(options.pack), options.window, options.most(T), T)) {}
 
   int64_t window = 0;  ///< its number goes on at the end of the file
   int64_t row = 0;     ///< in the window
 
-  /// What the next step needs from a checkpoint. It is null without documents, and then ignored.
+  /// What the next step needs from a checkpoint. It is null without documents.
   nlohmann::json state() const {
     if (!on_) return nullptr;
-    return {{"window", window}, {"row", row}, {"plan", plan_}};
+    return {{"window", window}, {"row", row}, {"plan", plan_}, {"end_of_text", end_of_text_}};
   }
+  /// @throws UserError if the rows would be others
   void set_state(const nlohmann::json& state) {
-    if (!on_ || state.is_null()) return;
+    if (on_ == state.is_null())
+      throw UserError("it was saved {} --documents; legal is the same", on_ ? "without" : "with");
+    if (!on_) return;
     const std::string plan = state.at("plan");
     if (plan != plan_)
       throw UserError("its rows were planned with {}; legal are these flags, not {}", plan, plan_);
+    const nlohmann::json end = state.value("end_of_text", end_of_text_);
+    if (end != end_of_text_)
+      throw UserError("its documents ended {}; legal is the same",
+                      end.is_null() ? "where an .idx says" : "with --end-of-text " + end.dump());
     window = count_in(state.at("window"));
     row = count_in(state.at("row"));
   }
 
  private:
   bool on_;
+  nlohmann::json end_of_text_;  ///< null: an index says where documents end
   std::string plan_;
 };
 
@@ -62,6 +72,13 @@ struct Window {
     for (const Piece& piece : pieces) lengths.push_back(piece.length);
     rows = plan_rows(lengths, T, options.most(T), options.pack);
   }
+  /// The rows of another window follow these.
+  void append(Window other) {
+    for (std::vector<int64_t>& row : other.rows)
+      for (int64_t& piece : row) piece += std::ssize(pieces);
+    pieces.insert(pieces.end(), other.pieces.begin(), other.pieces.end());
+    rows.insert(rows.end(), other.rows.begin(), other.rows.end());
+  }
   int64_t size() const { return std::ssize(rows); }
   /// The pieces of row i, in their order.
   std::vector<Piece> row(int64_t i) const {
@@ -72,19 +89,35 @@ struct Window {
   }
 };
 
+/// Which documents of a file validate.
+struct HeldOut {
+  bool all = false;         ///< no document trains; false: the last tenth is held out
+  int64_t targets = 65536;  ///< documents are taken until they have so many
+
+  /// The documents before those that are held out, of `count`.
+  int64_t train(int64_t count) const { return all ? 0 : count - count / 10; }
+};
+
 class DocumentWindows {
  public:
-  static constexpr int64_t kHeldOutShare = 10;  ///< one document in ten
-
   /// @throws UserError if the documents of training, or those that are held out, have no target
-  DocumentWindows(const TextOptions& text, const PackOptions& options)
+  DocumentWindows(const TextOptions& text, const PackOptions& options, const HeldOut& held_out = {})
       : T_(text.seq_len),
         options_(options),
         file_(text, options.end_of_text),
-        train_(file_.count() - file_.count() / kHeldOutShare) {
-    require_target({0, train_}, "that train");
-    require_target({train_, file_.count()}, "that are held out, the last tenth,");
-    held_out_ = Window(pieces_of({train_, file_.count()}, kHeldOutTargets), options_, T_);
+        train_(held_out.train(file_.count())) {
+    const int64_t count = file_.count();
+    if (!held_out.all) require_target({0, train_}, "that train");
+    require_target({train_, count},
+                   held_out.all ? "that validate" : "that are held out, the last tenth,");
+    // The last tenth is one window.
+    const int64_t window = held_out.all ? options.window : std::max<int64_t>(1, count - train_);
+    int64_t left = held_out.targets;
+    for (int64_t first = train_; first < count && left > 0; first += window) {
+      Window next(pieces_of({first, std::min(first + window, count)}, left), options_, T_);
+      for (const Piece& piece : next.pieces) left -= piece.length;
+      held_out_.append(std::move(next));
+    }
   }
 
   const DocumentFile& file() const { return file_; }
@@ -105,12 +138,10 @@ class DocumentWindows {
     return all;
   }
 
-  /// Documents that are held out, as many as have about 65,536 targets.
+  /// Documents that are held out, as many as have about HeldOut::targets.
   const Window& held_out() const { return held_out_; }
 
  private:
-  static constexpr int64_t kHeldOutTargets = 65536;
-
   /// Pieces of documents, until they have so many targets.
   std::vector<Piece> pieces_of(Range documents, int64_t most = INT64_MAX) const {
     std::vector<Piece> pieces;

@@ -13,9 +13,15 @@
 // whole list, from the index alone, and reads the tokens of its own rows. A place in the list is a
 // window, a row in it, and how many documents of each source were dealt before the window and after
 // it. With the seed, any other number of ranks goes on from there.
+//
+// --new-weights changes the weights of a run that goes on, from its next window on. Shares count
+// from there: otherwise a source whose weight grows would come alone until it had caught up.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -42,27 +48,43 @@ class OrderPlace : public RowPlace {
         seed(seed_),
         counts_at_begin(options.sources.size()),
         counts_at_end(counts_at_begin),
+        since(counts_at_begin),
         targets(counts_at_begin),
-        sources_(&options.sources) {}
+        options_(&options) {
+    take_weights();
+  }
 
   uint64_t seed;  ///< of the permutations; a resumed run goes on with this one
   /// Documents of each source that had been dealt when the window began, and when it ended. Both
   /// are equal if the window is not dealt yet.
   std::vector<int64_t> counts_at_begin, counts_at_end;
+  std::vector<int64_t> weights;  ///< by which the documents of the window are dealt
+  std::vector<int64_t> since;    ///< dealt of each source before these weights held
   std::vector<int64_t> targets;  ///< learned of each source in all rows before this place
 
+  /// From a window on that is not dealt yet, the weights of --sources hold.
+  void take_weights() {
+    std::vector<int64_t> own;
+    for (const SourceFiles& source : options_->sources) own.push_back(source.weight);
+    if (own == weights) return;
+    weights = own;
+    since = counts_at_begin;
+  }
+
   /// Its name in a checkpoint: a place in --sources must not be taken for one in a file.
-  std::string name() const { return sources_->empty() ? "documents" : "order"; }
+  std::string name() const { return options_->on() ? kOrderState : kDocumentsState; }
 
   nlohmann::json state() const {
     nlohmann::json state = RowPlace::state();
-    if (sources_->empty()) return state;
+    const std::vector<SourceFiles>& sources = options_->sources;
+    if (sources.empty()) return state;
     state["seed"] = seed;
     state["sources"] = nlohmann::json::array();
-    for (size_t s = 0; s < sources_->size(); ++s)
-      state["sources"].push_back({{"path", (*sources_)[s].path},
-                                  {"weight", (*sources_)[s].weight},
-                                  {"content", (*sources_)[s].checksum},
+    for (size_t s = 0; s < sources.size(); ++s)
+      state["sources"].push_back({{"path", sources[s].path},
+                                  {"weight", weights[s]},
+                                  {"since", since[s]},
+                                  {"content", sources[s].checksum},
                                   {"count", counts_at_begin[s]},
                                   {"dealt", counts_at_end[s]},
                                   {"targets", targets[s]}});
@@ -71,17 +93,21 @@ class OrderPlace : public RowPlace {
 
   /// @throws UserError if the order would be another; it names what has changed
   void set_state(const nlohmann::json& state) {
-    if (sources_->empty()) return RowPlace::set_state(state);
+    const std::vector<SourceFiles>& sources = options_->sources;
+    if (sources.empty()) return RowPlace::set_state(state);
     const nlohmann::json& all = state.at("sources");
-    if (all.size() != sources_->size())
-      throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources_->size());
+    if (all.size() != sources.size())
+      throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources.size());
     OrderPlace then = *this;
-    for (size_t s = 0; s < sources_->size(); ++s) {
-      const SourceFiles& here = (*sources_)[s];
+    for (size_t s = 0; s < sources.size(); ++s) {
+      const SourceFiles& here = sources[s];
       const std::string path = all[s].at("path"), checksum = all[s].at("content");
-      if (all[s].at("weight") != here.weight)
-        throw UserError("the weight of source {} was {}; legal is the same, not {}", here.path,
-                        all[s].at("weight").dump(), here.weight);
+      then.weights[s] = count_in(all[s].at("weight"));
+      then.since[s] = count_in(all[s].value("since", nlohmann::json(0)));
+      if (then.weights[s] != here.weight && !options_->new_weights)
+        throw UserError(
+            "the weight of source {} was {}; legal is the same, not {}, or with --new-weights",
+            here.path, then.weights[s], here.weight);
       if (checksum != here.checksum)
         throw UserError(
             "source {}: its files have changed; the checkpoint has {} (path {}), now {}", here.path,
@@ -103,7 +129,7 @@ class OrderPlace : public RowPlace {
   }
 
  private:
-  const std::vector<SourceFiles>* sources_;
+  const SourceOptions* options_;
 };
 
 /// What a rank needs of a step.
@@ -128,10 +154,8 @@ class DataOrder {
   DataOrder(const SourceOptions& options, const PackOptions& packing, const RunOptions& run,
             const GptConfig& gpt)
       : options_(options), packing_(packing), T_(gpt.seq_len) {
-    for (const SourceFiles& source : options.sources) {
+    for (const SourceFiles& source : options.sources)
       sources_.emplace_back(source, run, gpt, packing.end_of_text);
-      weights_.push_back(source.weight);
-    }
   }
 
   /// The step of B bundles that begins at `place`, of which this rank has `own`.
@@ -185,6 +209,7 @@ class DataOrder {
   /// Deals the documents of the window of `place`, which is kept until another is asked for. If the
   /// end of an epoch has cut a window, it stays cut in a run that goes on with more epochs.
   void open(OrderPlace& place) {
+    if (place.counts_at_end == place.counts_at_begin) place.take_weights();
     if (place.window != number_ || place.seed != seed_ || place.counts_at_begin != counts_at_begin_)
       deal(place);
     place.counts_at_end = counts_at_end_;
@@ -200,9 +225,11 @@ class DataOrder {
     seed_ = place.seed;
     counts_at_begin_ = counts_at_end_ = place.counts_at_begin;
     std::vector<Piece> pieces;
+    std::vector<int64_t> dealt;  // of each source since the weights hold
+    std::ranges::transform(counts_at_begin_, place.since, std::back_inserter(dealt), std::minus());
     origins_.clear();
     for (int64_t n = 0; n < (known > 0 ? known : packing_.window); ++n) {
-      const size_t s = next_source(weights_, counts_at_end_);
+      const size_t s = next_source(place.weights, dealt);
       const int64_t c = counts_at_end_[s], documents = sources_[s].documents();
       const int64_t epoch = c / documents;
       if (known <= 0 && options_.epochs > 0 && epoch >= options_.epochs) break;
@@ -211,6 +238,7 @@ class DataOrder {
       cut(found.tokens, T_, pieces);
       origins_.resize(pieces.size(), {s, found.file});
       ++counts_at_end_[s];
+      ++dealt[s];
     }
     window_ = Window(std::move(pieces), packing_, T_);
   }
@@ -219,7 +247,6 @@ class DataOrder {
   PackOptions packing_;
   int64_t T_;
   std::vector<Source> sources_;
-  std::vector<int64_t> weights_;
 
   // The present window.
   int64_t number_ = -1;

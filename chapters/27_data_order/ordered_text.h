@@ -21,7 +21,11 @@ class OrderedText {
   /// @throws UserError as PackedText and DataOrder do
   OrderedText(const RunOptions& run, const GptConfig& gpt, const PackOptions& packing,
               const SourceOptions& sources, Range own, int64_t B)
-      : text_(run.text(gpt), packing), run_(run), sources_(sources), own_(own), B_(B) {
+      : text_(run.text(gpt), packing, sources.held_out(run)),
+        run_(run),
+        sources_(sources),
+        own_(own),
+        B_(B) {
     if (sources.on()) order_.emplace(sources, packing, run, gpt);
   }
 
@@ -68,10 +72,11 @@ class OrderedText {
       const int64_t documents = order_->sources()[s].documents(), count = place.counts_at_end[s];
       log.note(fmt::format(
           "{}: weight {}, {} documents dealt, {:.2f} epochs of {}; {} tokens learned", source.path,
-          source.weight, count, static_cast<double>(count) / static_cast<double>(documents),
+          place.weights[s], count, static_cast<double>(count) / static_cast<double>(documents),
           documents, place.targets[s]));
       log.extra()["sources"].push_back({{"path", source.path},
-                                        {"weight", source.weight},
+                                        {"weight", place.weights[s]},
+                                        {"since", place.since[s]},
                                         {"documents", documents},
                                         {"dealt", count},
                                         {"targets", place.targets[s]}});

@@ -26,8 +26,12 @@
 #include "common/run/agreement.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
+
+/// What a checkpoint calls its place, without --sources and with them.
+constexpr const char *kDocumentsState = "documents", *kOrderState = "order";
 
 /// A source as the command line names it.
 struct SourceFiles {
@@ -67,10 +71,11 @@ inline std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
-/// Whether a file is that of --data. Its last tenth of documents is for validation, and is no part
-/// of a source.
+/// Whether a file is that of --data, by whatever name. Its last tenth of documents is for
+/// validation, and is no part of a source.
 inline bool is_data(const std::string& file, const RunOptions& run) {
-  return resolved(file) == resolved(run.data);
+  std::error_code ignored;
+  return std::filesystem::equivalent(file, run.data, ignored);
 }
 
 /// A checksum of all files of a source, and of what says where their documents end.
@@ -95,28 +100,51 @@ inline std::string checksum_of(const std::vector<std::string>& files, const RunO
 struct SourceOptions {
   std::vector<std::string> given;
   int64_t epochs = 0;
+  bool new_weights = false;
+  std::optional<int64_t> eval_targets = {};
   std::vector<SourceFiles> sources = {};  ///< `given`, after find_files()
 
   void add_to(CommandLine& line) {
     line.group("27_data_order");
     line.add("--sources", given,
              "FILE:WEIGHT,... of documents to train on, each a file or a directory of *.bin; "
-             "--data is then for validation alone",
+             "--data is then for validation alone, and all of it, unless it is a source",
              {.list = true});
     line.add("--epochs", epochs,
              "end before any source begins epoch N, counted from 0; 0: --steps alone ends a run");
+    line.add("--new-weights", new_weights,
+             "the weights of --sources may differ from those of --load, and hold from its next "
+             "window on",
+             {.needs = {"--load"}});
+    line.add("--eval-targets", eval_targets,
+             "a validation takes documents of --data until they have so many targets; 0: all",
+             {.shown_default = "0, or 65536 if --data is a source", .needs = {"--sources"}});
   }
 
   bool on() const { return !given.empty(); }
+
+  /// What of --data validates: all of it, or its last tenth if it trains, too.
+  HeldOut held_out(const RunOptions& run) const {
+    HeldOut held_out;
+    if (!on()) return held_out;
+    held_out.all = std::ranges::none_of(sources, [&](const SourceFiles& source) {
+      return std::ranges::any_of(source.files, [&](auto& file) { return is_data(file, run); });
+    });
+    const int64_t most = eval_targets.value_or(held_out.all ? 0 : held_out.targets);
+    held_out.targets = most == 0 ? INT64_MAX : most;
+    return held_out;
+  }
 
   /// Finds the files of each source and, unless --plan-only is given, reads them whole for a
   /// checksum. Each becomes a line of run.flags, because ranks compare these.
   /// @throws UserError if a file is missing, or a flag impossible
   void find_files(RunOptions& run, const PackOptions& packing) {
     require_range("--epochs", epochs, 0, kMaxCount);
+    if (eval_targets) require_range("--eval-targets", *eval_targets, 0, kMaxCount);
     if (!on() && epochs > 0) throw UserError("--epochs {} needs --sources", epochs);
     if (on() && !packing.documents)
       throw UserError("--sources needs --documents: what is dealt are documents in rows");
+    check_load(run);
     int64_t W = 0;
     for (const std::string& text : given) {
       SourceFiles& source = sources.emplace_back(read_source(text));
@@ -132,6 +160,18 @@ struct SourceOptions {
     }
     if (W > kMaxWeights)
       throw UserError("the weights of --sources sum to {}; legal are at most {}", W, kMaxWeights);
+  }
+
+ private:
+  /// A run that goes on with --sources or without them, as it began. @throws UserError
+  void check_load(const RunOptions& run) const {
+    if (run.load.empty() || run.plan_only) return;
+    const std::optional<Manifest> manifest = Manifest::find(run.load);
+    if (!manifest || !manifest->state.contains(on() ? kDocumentsState : kOrderState)) return;
+    throw UserError(
+        "--load {}: its run read {}; legal are the same, or --load of its file of weights, from "
+        "which a new run begins",
+        run.load, on() ? "--data, without --sources" : "--sources");
   }
 };
 
@@ -151,16 +191,16 @@ class Source {
       TextOptions text = run.text(gpt);
       text.path = path;
       text.flag = "--sources";
+      text.encoded = nullptr;
       const InputFile opened(path, text.flag);
-      text.format = find_format(opened, run.tokens, text.vocab);
+      text.format = find_format(opened, run.tokens, text.vocab, !!run.text_tokenizer);
       if (text.format.bytes() != run.format.bytes())
         throw UserError("{}: is read as {}, and --data {} as {}; legal are files of one kind",
                         opened.name(), text.format.bytes() ? "text" : "tokens", run.data,
                         run.format.bytes() ? "text" : "tokens");
       const DocumentFile& file = files_.emplace_back(text, end_of_text);
-      const int64_t held_out =
-          is_data(path, run) ? file.count() / DocumentWindows::kHeldOutShare : 0;
-      ends_.push_back(documents() + file.count() - held_out);
+      const int64_t count = file.count();
+      ends_.push_back(documents() + (is_data(path, run) ? HeldOut().train(count) : count));
     }
     int64_t i = 0;
     while (i < documents() && find(i).tokens.size() < 2) ++i;

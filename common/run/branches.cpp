@@ -23,7 +23,7 @@ const std::vector<Branch>& branches() {
       {"26_packing",
        {"--documents", "--end-of-text", "--pack", "--unpacked", "--pack-window",
         "--row-documents"}},
-      {"27_data_order", {"--sources", "--epochs"}},
+      {"27_data_order", {"--sources", "--epochs", "--new-weights", "--eval-targets"}},
       {"28_async_checkpoint", {"--async"}},
       {"29_monitor",
        {"--events", "--event-clock", "--peak-tflops", "--watch-every", "--alarms",

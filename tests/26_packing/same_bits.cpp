@@ -70,13 +70,16 @@ TEST_F(PackingBits, RefusesDocumentsWithoutTarget) {
 
 TEST_F(PackingBits, RefusesTheRowsOfAnotherPlan) {
   train("26_packing", "--steps 1 --documents --end-of-text 10 --pack-window 9 --save half");
-  const Ended ended = run("26_packing", small_run("--steps 2 --documents --end-of-text 10 "
-                                                  "--pack-window 8 --load half"));
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_NE(ended.err.find("its state documents: its rows were planned with --pack ffd "
-                           "--pack-window 9 --row-documents 16 --seq-len 16"),
-            std::string::npos)
-      << ended.err;
+  const auto refused = [&](const std::string& flags, const std::string& says) {
+    const Ended ended = run("26_packing", small_run("--steps 2 --load half " + flags));
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_NE(ended.err.find("its state documents: " + says), std::string::npos) << ended.err;
+  };
+  refused("--documents --end-of-text 10 --pack-window 8",
+          "its rows were planned with --pack ffd --pack-window 9 --row-documents 16 --seq-len 16");
+  refused("--documents --end-of-text 32 --pack-window 9",
+          "its documents ended with --end-of-text 10; legal is the same");
+  refused("", "it was saved with --documents; legal is the same");
 }
 
 }  // namespace

@@ -82,6 +82,34 @@ TEST_F(DataOrderTest, GoesOnFromEveryPlace) {
   }
 }
 
+// The window in hand keeps its rows, so no document is lost. Then shares count anew.
+TEST_F(DataOrderTest, NewWeightsHoldFromTheNextWindowOn) {
+  const SourceOptions before = look({"a.bin:3", "b.bin:1"});
+  SourceOptions after = look({"a.bin:1", "b.bin:3"});
+  steps(before, place(before), 1, 1, 2);
+  const OrderPlace old = *last_;
+  OrderPlace at = place(after);
+  EXPECT_THROW(at.set_state(old.state()), UserError);
+  after.new_weights = true;
+  at.set_state(old.state());
+  const auto as_before = steps(before, old, 1, 1, 120), whole = steps(after, at, 1, 1, 120);
+  EXPECT_EQ(whole[0], as_before[0]);
+  EXPECT_NE(whole, as_before);
+
+  EXPECT_EQ(last_->since, old.counts_at_end);
+  const auto dealt = [&](size_t s) { return last_->counts_at_end[s] - last_->since[s]; };
+  const int64_t a = dealt(0), b = dealt(1);
+  EXPECT_GT(a, 10);
+  EXPECT_LT(std::abs(b - 3 * a), 4);
+  for (const int64_t stop : {1, 5, 20}) {
+    steps(after, at, 1, 1, stop);
+    OrderPlace loaded = place(after);
+    loaded.set_state(nlohmann::json::parse(last_->state().dump()));
+    EXPECT_EQ(steps(after, loaded, 1, 1, 120 - stop),
+              std::vector(whole.begin() + stop, whole.end()));
+  }
+}
+
 TEST_F(DataOrderTest, NegativeControlARowAWindowAndACountMatter) {
   const SourceOptions sources = look({"a.bin:3", "b.bin:1"});
   steps(sources, place(sources), 8, 1, 6);

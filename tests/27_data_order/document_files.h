@@ -37,7 +37,8 @@ class DocumentFiles : public ::testing::Test {
 
   /// Flags as the command line gives them; files lie in the directory of the test.
   SourceOptions look(const std::vector<std::string>& given, int64_t epochs = 0) {
-    SourceOptions sources{.given = {}, .epochs = epochs};
+    SourceOptions sources;
+    sources.epochs = epochs;
     for (const std::string& source : given) sources.given.push_back(home_ / source);
     sources.find_files(run_, packing_);
     return sources;

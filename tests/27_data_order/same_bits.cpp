@@ -86,6 +86,42 @@ TEST_F(DataOrderRuns, ACheckpointRefusesAnotherOrder) {
   refused(files + "--sources moved:3,b.bin:1", "source b.bin: its files have changed");
 }
 
+// Otherwise it would train on the file that validates.
+TEST_F(DataOrderRuns, ARunGoesOnWithItsSourcesOrWithoutThem) {
+  train("27_data_order", flags + "--steps 1 --save sources");
+  train("27_data_order", files + "--steps 1 --save documents");
+  expect_refused(files + "--steps 2 --load sources",
+                 "--load sources: its run read --sources; legal");
+  expect_refused(flags + "--steps 2 --load documents",
+                 "--load documents: its run read --data, without --sources; legal");
+  expect_refused("--data c.bin --tokens uint16 --batch 4 --steps 2 --load documents",
+                 "its state documents: it was saved with --documents; legal is the same");
+  train("27_data_order",
+        files + "--sources a.bin:1,b.bin:1 --new-weights --steps 2 --load sources");
+}
+
+// A file that validates alone, as its own 20 documents say: of 2 + (11 i + 20) mod 39 tokens, each
+// has one target less.
+TEST_F(DataOrderRuns, AFileForValidationAloneIsTakenWhole) {
+  int64_t all = 0;
+  for (int64_t i = 0; i < 20; ++i) all += 1 + (11 * i + 20) % 39;
+  const auto targets = [&](const std::string& given) {
+    return report("27_data_order", given + " --steps 1")["val_targets"].get<int64_t>();
+  };
+  EXPECT_EQ(targets(flags), all);
+  EXPECT_EQ(targets(flags + "--ranks 2"), all);
+  EXPECT_EQ(targets(flags + "--eval-targets 1"), 1 + 20);  // the first document
+  EXPECT_LT(targets(files + "--sources c.bin:1"), all / 5);
+}
+
+// A hard link is the same file: its last tenth validates.
+TEST_F(DataOrderRuns, TheHeldOutTenthIsFoundByAnyName) {
+  for (const std::string end : {".bin", ".idx"})
+    std::filesystem::create_hard_link(path("c" + end), path("link" + end));
+  const auto report = this->report("27_data_order", files + "--sources link.bin:1 --steps 1");
+  EXPECT_EQ(report["extra"]["sources"][0]["documents"], 18);
+}
+
 TEST_F(DataOrderRuns, NegativeControlAStateThatIsAnother) {
   const Trace first = trace("27_data_order", flags + "--save half", {0, kHalf});
   const auto rest = [&] { return trace("27_data_order", flags + "--load half", {kHalf, kSteps}); };
