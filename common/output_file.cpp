@@ -41,9 +41,16 @@ OutputFile::OutputFile(const std::string& path, std::string what)
   if (exists && !fs::is_regular_file(path_, ignored))
     throw UserError("{} {}: there is something that is not a file", what_, path);
   if (exists && ::access(path_.c_str(), W_OK) != 0) fail();
-  file_.reset(std::fopen(partial_.c_str(), "ae"));
+  // A link is not followed, because it may lead to an input; and a pipe would wait for a reader.
+  const int fd = ::open(partial_.c_str(),
+                        O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  const bool is_other = fd < 0 && (errno == ELOOP || errno == ENXIO);
+  if (fd >= 0) file_.reset(::fdopen(fd, "a"));
   struct stat found = {};
-  if (!file_ || ::fstat(::fileno(file_.get()), &found) != 0) fail();
+  if (!is_other && (!file_ || ::fstat(fd, &found) != 0)) fail();
+  if (is_other || !S_ISREG(found.st_mode) || found.st_nlink > 1)
+    throw UserError("{} {}: {} is a link or no plain file; legal is to remove it", what_, path,
+                    partial_.string());
   is_ours_ = found.st_size == 0;
   // Where a file system has no locks, two programs are not told apart. One that has just ended has
   // renamed the file.
