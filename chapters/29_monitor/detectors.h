@@ -14,8 +14,9 @@
 //   dead block   |g| of a block < 1/1000 of the largest block's
 //   drift        |w| of the token embedding outside of 1/2 to 2 times its first value. At half the
 //                size, gradients through the first norm are about twice as large (arXiv 2312.16903)
-//   rank         |g_r| of a rank > 3 times the median of the others. All shares of a batch are
-//                drawn alike, so their norms should be alike, too
+//   rank         |g_r| of a rank > 3 times the median of the others, in two looks in a row. All
+//                shares of a batch are drawn alike, so their norms should be alike, too. Once is
+//                no fault of a rank: a rate that is too high makes single shares go wild
 //
 // The last four need --watch-every. A condition raises one alarm, when it begins to hold. (Each
 // step that is not finite raises one, and a plateau may come again after 100 losses.) A spike does
@@ -210,9 +211,11 @@ class Detectors {
       for (int64_t other = 0; other < seen.ranks(); ++other)
         if (other != r) others.push_back(seen.of_rank(other));
       const double usual = median_of(others);
-      raise(seen.of_rank(r) > 3 * usual, "rank", fmt::format("{}", r),
+      const bool is_large = seen.of_rank(r) > 3 * usual;
+      raise(is_large && suspects_.contains(r), "rank", fmt::format("{}", r),
             fmt::format("rank {} has a gradient of {:.4g}, others of {:.4g}", r, seen.of_rank(r),
                         usual));
+      is_large ? void(suspects_.insert(r)) : void(suspects_.erase(r));
     }
   }
 
@@ -221,7 +224,8 @@ class Detectors {
   double k_;
   bool scaled_;
   DetectorState seen_;
-  std::vector<Alarm> alarms_;  ///< of this step
+  std::set<int64_t> suspects_;  ///< ranks with a large gradient in the last look
+  std::vector<Alarm> alarms_;   ///< of this step
 };
 
 }  // namespace ladder

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -168,15 +169,30 @@ class EventFiles {
   void open() {
     std::error_code error;
     std::filesystem::create_directories(dir_, error);
-    int64_t last = 0;
-    for (const std::string& name : names_in(dir_.string()))
-      if (name.starts_with(kForm)) last = std::max<int64_t>(last, std::atoll(name.c_str() + 20));
-    if (last > 0) cut(dir_ / name_of(last));
-    path_ = dir_ / name_of(last + 1);
+    const int64_t number = next_number();
+    if (number > 1) cut(dir_ / name_of(number - 1));
+    path_ = dir_ / name_of(number);
     file_.reset(std::fopen(path_.c_str(), "wbxe"));
     if (!file_) fail();
   }
   bool is_open() const { return file_ != nullptr; }
+
+  /// The number of the next file: one more than the largest that is there.
+  /// @throws UserError if no name sorts after one that is there
+  int64_t next_number() const {
+    int64_t last = 0;
+    for (const std::string& name : names_in(dir_.string())) {
+      if (!name.starts_with(kForm)) continue;
+      int64_t number = 0;
+      const auto read =
+          std::from_chars(name.data() + kForm.size(), name.data() + name.size(), number);
+      if (read.ec == std::errc::result_out_of_range || number >= kMostFiles)
+        throw UserError("--events: no name sorts after {}; legal is another directory",
+                        (dir_ / name).string());
+      last = std::max(last, number);
+    }
+    return last + 1;
+  }
 
   /// @throws UserError if the disk takes no more
   void write(std::string_view records) {
@@ -187,6 +203,7 @@ class EventFiles {
 
  private:
   static constexpr std::string_view kForm = "events.out.tfevents.";
+  static constexpr int64_t kMostFiles = 999'999;  // six digits, so that names sort by number
   static std::string name_of(int64_t number) {
     return fmt::format("{}{:06}.ladder", kForm, number);
   }

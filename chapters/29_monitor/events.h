@@ -20,9 +20,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <fcntl.h>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -30,6 +32,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
@@ -82,7 +85,7 @@ struct MachineStep {
 class Events {
  public:
   /// @param plan chapter, model, layout
-  /// @throws UserError if the directory has files of another run
+  /// @throws UserError if the directory has files of another run, or another run writes there
   Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan, const Text& text,
          const Arena& arena, const Ctx& ctx, RunLog& log, const Comm& comm)
       : options_(options),
@@ -149,12 +152,25 @@ class Events {
     std::filesystem::create_directories(dir, error);
     if (error)
       throw UserError("--events {}: cannot be a directory: {}", options_.dir, error.message());
+    lock();
+    for (EventFiles* files : {&curves_, &machine_}) files->next_number();
     if (std::filesystem::exists(own, error)) return goes_on(run, own, now);
     if (!names_in(options_.dir).empty())
       throw UserError(
           "--events {}: holds files that no --events has put there; legal is an empty directory",
           options_.dir);
     write_file(own.string(), "--events", now.dump(2) + "\n");
+  }
+  /// One run at a time writes there. A file system without locks does not tell two apart.
+  void lock() {
+    const int fd = ::open(options_.dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+      throw UserError("--events {}: cannot be read: {}", options_.dir,
+                      std::generic_category().message(errno));
+    lock_.reset(new int(fd));
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      throw UserError("--events {}: another run is writing there; legal is another directory",
+                      options_.dir);
   }
   void goes_on(const RunOptions& run, const std::filesystem::path& own,
                const nlohmann::json& now) const {
@@ -218,6 +234,7 @@ class Events {
   const Arena& arena_;
   RunLog& log_;
   EventFiles curves_, machine_;
+  Descriptor lock_;        ///< held as long as this lives
   TargetCount validated_;  ///< what a validation loss is a mean over
   bool on_ = false;
   double peak_ = 0;  ///< TFLOP/s of one device; 0: not known

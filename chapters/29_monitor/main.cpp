@@ -357,18 +357,16 @@ std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& recor
 }
 
 /// Loads the checkpoint in --save, and skips the batches around the one that step `step` took.
-/// Returns the next step to take.
+/// Returns the next step to take. If going back has not helped, the run ends.
 int64_t go_back(const Options& o, const Layout& layout, Memory& m, RunLog& log, int64_t step,
                 const Alarm& alarm) {
   const int64_t batch = m.batches.advance_to(step);
-  const int64_t to = start(o, layout, m, o.run.save);
+  const int64_t to = Manifest::find(o.run.save).value().steps();
+  if (!m.rewinds.count(to)) return m.rewinds.give_up(log, step, alarm.kind + ", " + alarm.why);
+  start(o, layout, m, o.run.save);
   const Range range = m.rewinds.around(batch, m.batches.advance_to(to));
-  m.rewinds.count(to, alarm.kind + ", " + alarm.why);
   m.batches.skip(range);
-  const std::string skip = fmt::format("{}:{}", range.begin, range.end);
-  log.note(fmt::format("step {}: back to step {}, --skip-batches {}", step, to, skip));
-  log.extra()["rewinds"].push_back(
-      {{"step", step}, {"why", alarm.kind}, {"to", to}, {"skip_batches", skip}});
+  report_rewind(log, step, alarm.kind, to, range);
   return to;
 }
 

@@ -28,6 +28,7 @@
 #include "common/data/text.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/tokenizer.h"
 #include "common/save/manifest.h"
@@ -131,16 +132,20 @@ class Rewinds {
   Range around(int64_t batch, int64_t first) const {
     return {std::max(first, batch - *around_), batch + *around_ + 1};
   }
-  /// Counts that the run goes back to step `to`.
-  /// @throws UserError if it has gone there kMost times already
-  void count(int64_t to, const std::string& why) {
+  /// Counts that the run goes back to step `to`. @return false if it has gone there kMost times
+  bool count(int64_t to) {
     times_ = to == last_ ? times_ + 1 : 1;
     last_ = to;
-    if (times_ > kMost)
-      throw UserError(
-          "{}; {} times back to step {} did not help; legal is another --lr, or --load "
-          "of an earlier checkpoint",
-          why, kMost, to);
+    return times_ <= kMost;
+  }
+  /// The run ends after step `step`, and says why. Returns the step that it does not take.
+  int64_t give_up(RunLog& log, int64_t step, const std::string& why) const {
+    log.not_done("--rewind",
+                 fmt::format("{}; {} times back to step {} did not help; legal is another --lr, or "
+                             "--load of an earlier checkpoint",
+                             why, kMost, last_));
+    log.end_after(step);
+    return step + 1;
   }
 
  private:
@@ -150,5 +155,15 @@ class Rewinds {
   int64_t last_ = -1;
   int times_ = 0;
 };
+
+/// Prints that step `step` was the last before the run went back to step `to`, and puts it into
+/// --report.
+inline void report_rewind(RunLog& log, int64_t step, const std::string& why, int64_t to,
+                          Range skipped) {
+  const std::string skip = fmt::format("{}:{}", skipped.begin, skipped.end);
+  log.note(fmt::format("step {}: back to step {}, --skip-batches {}", step, to, skip));
+  log.extra()["rewinds"].push_back(
+      {{"step", step}, {"why", why}, {"to", to}, {"skip_batches", skip}});
+}
 
 }  // namespace ladder

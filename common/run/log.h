@@ -117,6 +117,9 @@ class RunLog {
   /// @param predicted none if there is no formula
   void traffic(std::optional<int64_t> predicted, int64_t measured);
 
+  /// The run ends without having done what `what` asked for; its last line says why, and its status
+  /// is 3. All ranks call it.
+  void not_done(const std::string& what, const std::string& why) { not_done_.emplace(what, why); }
   /// The output of `flag` can no longer be written. The run goes on, but does not end well.
   void give_up(const char* flag, const UserError& e);
 

@@ -1,4 +1,9 @@
 // 29_monitor: event files of whole runs. tests/clients/test_events.py reads them with TensorBoard.
+#include <fcntl.h>
+
+#include <sys/file.h>
+
+#include "common/input_file.h"
 #include "tests/common/refusal.h"
 #include "tests/common/same_trace.h"
 
@@ -61,7 +66,15 @@ TEST_F(EventRuns, AnotherRunsFolderIsRefused) {
   refused("events --load half --trace events/run.json", "would write in --events events");
   refused("events --load half --batch 16", "holds another run: its batch differs");
   refused("half", "holds files that no --events has put there");
+  {
+    const int fd = ::open(path("events").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const Descriptor other(new int(fd));
+    ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+    refused("events --load half --steps 4", "another run is writing there; legal is another");
+  }
   EXPECT_TRUE(files() == before);
+  write("events/curves/events.out.tfevents.9999999999999999999.x", "");
+  refused("events --load half --steps 4", "no name sorts after events/curves/events.out.tf");
 }
 
 }  // namespace

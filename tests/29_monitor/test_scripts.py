@@ -65,9 +65,12 @@ class Scripts(unittest.TestCase):
             "block 1: MaxVio 7.00 at the end, 7 of 8 experts idle; collapsed from step 5 on"]))
 
     def test_bad_input(self):
-        for words in (["a", "nothing"], ["text.txt", "a.jsonl"], ["--router", "a.jsonl"], ["a"]):
+        (self.folder / "list.jsonl").write_text("[]\n")
+        for words in (["a", "nothing"], ["text.txt", "a.jsonl"], ["list.jsonl", "a.jsonl"], ["--router", "a.jsonl"],
+                      ["a"]):
             status, text = self.script("curves.py", *words)
             self.assertEqual(status, 2, text)
+            self.assertNotIn("Traceback", text)
         before = (self.folder / "text.txt").read_bytes()
         status, text = self.script("watch.py", "a.jsonl", "--once", "--out", "text.txt")
         self.assertEqual((status, len(text.splitlines())), (2, 1), text)
