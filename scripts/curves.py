@@ -67,6 +67,7 @@ def trace(path):
     steps = {}
     for line in Path(path).read_text().splitlines():
         line = json.loads(line)
+        float.fromhex(line["loss"])
         steps[line["step"]] = {tag: line[tag] for tag in ("loss", "grad_norm", "lr", "param_hash")}
     return steps
 
@@ -74,7 +75,7 @@ def trace(path):
 def read(path):
     try:
         steps = events(path) if Path(path).is_dir() else trace(path)
-    except (OSError, ValueError, KeyError, IndexError, struct.error) as e:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as e:
         raise SystemExit(f"curves.py: {path}: neither a --trace nor a directory of --events: {e}")
     if not steps:
         raise SystemExit(f"curves.py: {path}: no steps")

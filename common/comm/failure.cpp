@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "common/comm/patience.h"
@@ -49,6 +50,11 @@ Failure failure(std::optional<int> rank) {
     return end;
   } catch (const std::bad_alloc&) {
     return out_of_memory("no memory beside the tensors");
+  } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again)
+      return told("internal error", e.what(), 1);
+    return told("error",
+                "the system starts no further thread; fewer --threads or --ranks take less", 2);
   } catch (const std::exception& e) {
     return told("internal error", e.what(), 1);
   } catch (...) {

@@ -195,7 +195,8 @@ CommandLine::CommandLine(const std::string& description)
   app_->allow_config_extras(CLI::config_extras_mode::error);
   // A pipe may never come to an end.
   const auto refuse_no_file = [](std::string& path) {
-    read_small_file(path, 1 << 16, "--config");
+    if (read_small_file(path, 1 << 16, "--config").find('\0') != std::string::npos)
+      throw UserError("--config {}: has a byte that is 0; legal are lines of 'flag = value'", path);
     return std::string();
   };
   app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins")

@@ -10,8 +10,11 @@
 #include <thread>
 #include <unistd.h>
 
+#include <sys/resource.h>
+
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
+#include "common/error.h"
 #include "common/run/batch_trial.h"
 #include "common/run/ending.h"
 
@@ -39,9 +42,18 @@ void warn_of_copies() {
       separate_tasks()));
 }
 
+/// Programs have run with 384 KiB, and died of SIGSEGV with 256.
+void check_stack() {
+  constexpr rlim_t kLeast = 1024;  // KiB
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeast * 1024)
+    throw UserError("`ulimit -s` is {}; legal is at least {}", stack.rlim_cur / 1024, kLeast);
+}
+
 /// How body() ended.
 Failure end_of(const std::function<void()>& body) {
   try {
+    check_stack();
     warn_of_copies();
     body();
     return ending().value_or(Failure{.line = "", .status = 0});

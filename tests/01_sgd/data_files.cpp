@@ -70,10 +70,12 @@ TEST_P(DataFiles, ConfigsThatAreNoneAreRefusedAtOnce) {
   while (sections.size() < 40'000) sections += ".a";
   write("sections.toml", sections + "]\n");
   write("dots.toml", sections.substr(1) + " = 1\n");
+  write("nul.toml", std::string("steps = 1\0\n", 11));
   write("endless.toml", "# " + std::string(70'000, 'x') + "\n");
   expect_refused({{"--config sections.toml", "--config: line 1 is [a.a"},
                   {"--config dots.toml", "--config: line 1 is a.a"},
                   {"--config endless.toml", "has 70003 bytes; legal are at most 65536"},
+                  {"--config nul.toml", "--config nul.toml: has a byte that is 0; legal are lines"},
                   {"--config=sections.toml", "--config: line 1 is [a.a"}});
 }
 
@@ -101,8 +103,8 @@ TEST_P(DataFiles, OtherTokensThanSaidAreRefused) {
   write("newer.bin", header(20240520, 2, text.size()) + two);
   write("cut.bin", header(20240520, 1, text.size() + 1) + two);
   expect_refused(
-      {{"--data two.bin", "numbers of 16 bits and not like text; --tokens uint16 --vocab N"},
-       {"--data four.bin", "numbers of 32 bits and not like text; --tokens uint32 --vocab N"},
+      {{"--data two.bin", "has bytes that are 0, so it is no text; --tokens uint16 or uint32"},
+       {"--data four.bin", "has bytes that are 0, so it is no text; --tokens uint16 or uint32"},
        {"--data text.txt --tokens uint16", "looks like text and not like --tokens uint16"},
        {"--data odd.bin --tokens uint16", "8001 bytes are no whole number of --tokens uint16"},
        {"--data large.bin --tokens uint16",

@@ -56,6 +56,11 @@ TEST(RunMain, StatusAndLine) {
   const auto too_long = std::make_error_code(std::errc::filename_too_long);
   EXPECT_EQ(run([&] { throw std::filesystem::filesystem_error("status", "a/b", too_long); }),
             Result(2, "error: a/b: File name too long\n"));
+  const auto no_thread = std::make_error_code(std::errc::resource_unavailable_try_again);
+  EXPECT_EQ(run([&] { throw std::system_error(no_thread); }),
+            Result(2,
+                   "error: the system starts no further thread; fewer --threads or --ranks take "
+                   "less\n"));
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a\\x0ab\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
