@@ -89,6 +89,7 @@ def parse_arguments(arguments):
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
     add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
     add("--tokenizer", type=tokenizer, help="folder of one, with which the text is encoded; without it a token is a byte")
+    add("--no-build", action="store_true", help="run the programs that are there; install and build nothing")
     add("--only", type=some_chapters, help="these chapters and 06, such as 07,10,13; no plans")
     add("--out", type=folder, default=ROOT / "build/report", help="folder of the page")
     args = parser.parse_args(arguments)
@@ -164,14 +165,16 @@ def about(args, words, model):
             "Runs": f"backend {args.backend}; batch {args.batch} sequences, {args.micro_batch} at a time; "
                     f"{args.steps} steps",
             "Times": f"{args.rounds} round{'s' * (args.rounds > 1)}, in each of which every program takes "
-                     f"{min(args.steps, TIMED_STEPS)} steps, one program after the other",
+                     f"{min(args.steps, TIMED_STEPS)} steps, one program after the other"
+                     + ("; one round says little of speeds" if args.rounds == 1 else ""),
             "Machine": machine(), "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M"), "Commit": commit()}
 
 
 def main(words):
     args = parse_arguments(words)
     try:
-        build(args)
+        if not args.no_build:
+            build(args)
     except subprocess.CalledProcessError as error:  # which has said why
         return error.returncode
     from page import html  # its charts need what build() installs

@@ -11,7 +11,8 @@ from rows import REFERENCE
 STYLE = Path(__file__).with_name("page.css")
 HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;CP&times;DP&times;PP",
           "loss of the<br>last step", "ms a step,<br>median", "least<br>to most", "speed to<br>chapter 06",
-          "peak MiB<br>of a rank", "of these<br>states", "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
+          "least<br>to most", "peak MiB<br>of a rank", "of these<br>states", "MiB sent<br>by a rank",
+          "bubble:<br>theory", "<br>measured"]
 PLAN_HEADER = ["technique", "fits", f"{GPUS} GPUs<br>TP&times;CP&times;DP&times;PP", "GiB<br>of a GPU",
                "of these<br>states", "s a step", "MFU", "waits for<br>messages", "<br>bubble"]
 
@@ -48,7 +49,8 @@ def cells(run):
     layout, bubble = run.report["layout"], run.bubble
     return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
             f"{run.ms:.1f}", f"<small>{min(run.times):.0f} to {max(run.times):.0f}</small>",
-            f"{run.speed:.2f}", f"{run.peak / MIB:,.1f}", f"{run.states / MIB:,.1f}", mib(run.sent) if run.sent else "",
+            f"{run.speed:.2f}", f"<small>{min(run.speeds):.2f} to {max(run.speeds):.2f}</small>",
+            f"{run.peak / MIB:,.1f}", f"{run.states / MIB:,.1f}", mib(run.sent) if run.sent else "",
             percent(bubble.get("theory")), percent(bubble.get("measured"))]
 
 
@@ -146,7 +148,7 @@ def html(runs, plans, left_out, faults, about):
             "be the same to the last bit: loss, norm of the gradients, learning rate and hash of "
             "all weights, every step. A row with a note trains differently. Rows of more than one "
             f"rank have {ranks} each, so that they can be compared. Speed is that of "
-            "chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
+            "chapter 06 in the same round: the median over rounds, and the least and the most. All ranks share the cores of "
             "one machine, so it tells what a layout costs here, not what it gains on many machines; "
             "memory and traffic would be the same there. States are weights, gradients and what the "
             "optimizer remembers: what ZeRO shards."),

@@ -46,11 +46,15 @@ class Run(Bytes):
     traffic: list = field(default_factory=list)  # of each rank {operation: bytes of one step}
     difference: str = ""  # from chapter 06's trace; empty: none
     times: list = field(default_factory=list)  # ms a step, of each round
-    speed: float = 1.0  # times as fast as chapter 06 in the same round: the median over rounds
+    speeds: list = field(default_factory=lambda: [1.0])  # times as fast as chapter 06 in the same round
 
     @property
     def ms(self):
         return statistics.median(self.times)
+
+    @property
+    def speed(self):
+        return statistics.median(self.speeds)
 
     @property
     def verdict(self):
@@ -177,7 +181,7 @@ def judge(runs):
     reference = next(run for run in runs if run.row.key == REFERENCE)
     for run in runs:
         run.difference = difference(reference.trace, run.trace)
-        run.speed = statistics.median(a / b for a, b in zip(reference.times, run.times))
+        run.speeds = [a / b for a, b in zip(reference.times, run.times)] or [1.0]
 
 
 def write_table(path, runs):
@@ -185,9 +189,12 @@ def write_table(path, runs):
     layout = ("ranks", "tp", "cp", "dp", "pp", "threads", "micro_batch")
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["row", "title", *layout, "step_ms_median", "speed_to_06", "peak_bytes", "state_bytes",
-                        "sent_bytes_per_step", "bubble_theory", "bubble_measured", "final_loss", "same_bits", "command"])
+        table.writerow(["row", "title", *layout, "step_ms_median", "speed_to_06", "speed_least", "speed_most",
+                        "peak_bytes", "state_bytes", "sent_bytes_per_step", "bubble_theory", "bubble_measured",
+                        "final_loss", "same_bits", "command"])
         for run in runs:
+            speeds = (run.speed, min(run.speeds), max(run.speeds))
             table.writerow([run.row.key, run.row.title, *(run.report["layout"][name] for name in layout), run.ms,
-                            f"{run.speed:.4f}", run.peak, run.states, round(run.sent), run.bubble.get("theory", ""),
+                            *(f"{speed:.4f}" for speed in speeds), run.peak, run.states, round(run.sent),
+                            run.bubble.get("theory", ""),
                             run.bubble.get("measured", ""), run.losses[-1], run.verdict == "same", run.command])

@@ -181,8 +181,23 @@ class Whole(unittest.TestCase):
         self.assertEqual(turns, ["06_x 4", "SLOW 4"] * 2)  # in turns
         lines = (self.root / "report/runs.csv").read_text().splitlines()
         head, slow = lines[0].split(","), lines[2].split(",")
-        self.assertEqual([slow[head.index(name)] for name in ("step_ms_median", "speed_to_06", "state_bytes", "sent_bytes_per_step")],
-                         ["2.0", "0.5000", "16", "7"])
+        names = ("step_ms_median", "speed_to_06", "speed_least", "speed_most", "state_bytes", "sent_bytes_per_step")
+        self.assertEqual([slow[head.index(name)] for name in names], ["2.0", "0.5000", "0.5000", "0.5000", "16", "7"])
+        self.assertIn("<small>0.50 to 0.50</small>", page)
+        self.assertNotIn("one round says little", page)
+
+    def test_no_build(self):
+        with mock.patch.object(compare, "build", side_effect=AssertionError("built")):
+            status, screen, page = self.run_on(more=["--no-build"])
+        self.assertEqual(status, 0, screen)
+        self.assertIn("one round says little of speeds", page)
+
+    def test_the_spread_of_speeds(self):
+        reference, run = (runs.Run(Row(key, "06_x", key), "", {}, [], times=times)
+                          for key, times in (("06", [1.0, 2.0, 3.0]), ("a", [2.0, 2.0, 2.0])))
+        with mock.patch.object(runs, "difference", lambda *_: ""):
+            runs.judge([reference, run])
+        self.assertEqual((run.speed, min(run.speeds), max(run.speeds)), (1.0, 0.5, 1.5))
 
     def test_other_bits(self):
         status, screen, page = self.run_on(Row("a", "OTHER", "zero"))
