@@ -130,7 +130,9 @@ void check_agreement(Comm& comm, const RunOptions& options) {
 }
 
 json origin_of(const RunOptions& options) {
-  return {{"seed", options.seed}, {"text", identity_of(options.data, FilePart::Ends)}};
+  return {{"seed", options.seed},
+          {"batch", options.batch},
+          {"text", identity_of(options.data, FilePart::Ends)}};
 }
 
 std::string changed_origin(const std::string& load, const json& now) {
@@ -138,11 +140,12 @@ std::string changed_origin(const std::string& load, const json& now) {
   const json then = manifest ? manifest->state.value("origin", json()) : json();
   if (!then.is_object()) return "";
   const auto differs = [&](const char* key) { return then.contains(key) && then[key] != now[key]; };
-  std::string changed;
-  if (differs("seed"))
-    changed = fmt::format("--seed {}, now {}", then["seed"].dump(), now["seed"].dump());
-  if (differs("text")) changed += changed.empty() ? "another text" : "; another text";
-  return changed;
+  std::vector<std::string> changed;
+  for (const char* key : {"seed", "batch"})
+    if (differs(key))
+      changed.push_back(fmt::format("--{} {}, now {}", key, then[key].dump(), now[key].dump()));
+  if (differs("text")) changed.push_back("another text");
+  return fmt::format("{}", fmt::join(changed, "; "));
 }
 
 }  // namespace ladder

@@ -27,9 +27,9 @@ std::string identity_of(const std::string& path, FilePart part);
 /// @throws UserError on rank 0 that names the first flag that differs, and the ranks
 void check_agreement(Comm& comm, const RunOptions& options);
 
-/// What a checkpoint says of its run in addition to what the next step needs: {"seed": 1, "text":
-/// "4137850 bytes, 0123456789abcdef"}. A run may go on with others, but from there on it is another
-/// run.
+/// What a checkpoint says of its run in addition to what the next step needs: {"seed": 1, "batch":
+/// 16, "text": "4137850 bytes, 0123456789abcdef"}. A run may go on with others, but from there on
+/// it is another run.
 /// @throws UserError if the text cannot be read
 nlohmann::json origin_of(const RunOptions& options);
 

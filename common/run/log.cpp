@@ -83,7 +83,13 @@ void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
 }
 
 bool RunLog::goes_on(int64_t step) {
-  if (!signals_ && !last_) options_.check_steps_after(step);
+  if (!signals_ && !last_) {
+    options_.check_steps_after(step);
+    if (!options_.load.empty())
+      note(step > 0 ? fmt::format("goes on from {}: {} of {} steps are done", options_.load, step,
+                                  options_.steps)
+                    : "begins with the weights of " + options_.load);
+  }
   const bool more = step < options_.steps && stopped_by_ == 0;
   if (!signals_) signals_.emplace();
   if (more) return true;

@@ -62,6 +62,9 @@ TEST_P(Ending, AResumeSaysWhatHasChanged) {
   };
   train(GetParam(), "--layers 1 --steps 1 --save saved");
   EXPECT_EQ(said("").find("note: "), std::string::npos);
+  EXPECT_NE(said("").find("goes on from saved: 1 of 2 steps are done\n"), std::string::npos);
+  EXPECT_NE(said("--batch 8").find("note: saved was written with --batch 4, now 8\n"),
+            std::string::npos);
   EXPECT_NE(said("--seed 2").find("note: saved was written with --seed 1, now 2\n"),
             std::string::npos);
   write("other.txt", "!" + read("text.txt").substr(1));
