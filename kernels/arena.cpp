@@ -101,19 +101,17 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
                        uint8_t value) {
   Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};
   const int64_t bytes = tensor.bytes();
-  if (!dry_run()) {
-    std::unique_lock lock(filling, std::defer_lock);
-    if (place == Place::Host && bytes >= kLarge) lock.lock();
-    Block block{
-        .memory = take(place, mem, bytes), .mem = mem, .name = std::move(name), .bytes = bytes};
-    if (!block.memory)
-      throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}{}", block.name,
-                                    to_string(shape), bytes, text_of(current_),
-                                    left_in(place, device_)));
-    tensor.ptr = block.memory.get();
-    fill(tensor, value);
-    blocks_.push_back(std::move(block));
-  }
+  std::unique_lock lock(filling, std::defer_lock);
+  if (place == Place::Host && bytes >= kLarge) lock.lock();
+  Block block{
+      .memory = take(place, mem, bytes), .mem = mem, .name = std::move(name), .bytes = bytes};
+  if (!block.memory)
+    throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}{}", block.name,
+                                  to_string(shape), bytes, text_of(current_),
+                                  left_in(place, device_)));
+  tensor.ptr = block.memory.get();
+  fill(tensor, value);
+  blocks_.push_back(std::move(block));
   count(mem, bytes);
   return tensor;
 }

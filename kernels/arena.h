@@ -45,14 +45,8 @@ struct MemoryBytes {
 /// Owns tensors until it dies or they are released. Not thread-safe: one Arena a rank.
 class Arena {
  public:
-  enum class Mode : uint8_t {
-    Allocate,
-    DryRun,  ///< count only; every Tensor is null. For models that do not fit.
-  };
-
-  explicit Arena(Mode mode = Mode::Allocate) : mode_(mode) {}
   /// Its memory is that of `device`, which must live longer than the arena. Null means the host.
-  explicit Arena(Device* device) : mode_(Mode::Allocate), device_(device) {}
+  explicit Arena(Device* device = nullptr) : device_(device) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -84,7 +78,6 @@ class Arena {
 
   const MemoryBytes& current() const { return current_; }
   const MemoryBytes& peak() const { return peak_; }
-  bool dry_run() const { return mode_ == Mode::DryRun; }
 
  private:
   struct Free {
@@ -109,7 +102,6 @@ class Arena {
   Memory take(Place place, Mem mem, int64_t bytes) const;
   void fill(const Tensor& tensor, uint8_t value) const;
 
-  Mode mode_;
   Device* device_ = nullptr;
   std::vector<Block> blocks_;
   MemoryBytes current_, peak_;

@@ -6,7 +6,7 @@
 // The house test check_math finds calls of the library's functions in kernels/, common/ and
 // chapters/.
 //
-// Errors are in units of the last place (ulp) of the result. Each is the largest that bench_math
+// Errors are in units of the last place (ulp) of the result. Each is the largest that was
 // found, over one float of 31 and 3 million doubles of each range, rounded up. A correctly rounded
 // result is at most 0.5 ulp off. NaN gives NaN.
 //

@@ -55,7 +55,7 @@ for ((i = 0; i < ${#program[@]}; ++i)); do
     --save | --save-every | --keep | --trace | --timeline | --report | --fault)
       [[ $word == "$name" ]] && skip=1
       ;;
-    --overwrite | --gather | --async | --quiet) ;;
+    --overwrite | --async | --quiet) ;;
     *) plan+=("$word") ;;
   esac
 done

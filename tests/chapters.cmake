@@ -53,7 +53,7 @@ chapter_tests(05_mixed_precision
   unit loss_scaler.cpp weights.cpp
   slow precision.cpp)
 chapter_tests(06_checkpointing
-  unit gradients.cpp memory_limit.cpp recompute.cpp
+  unit gradients.cpp policies.cpp recompute.cpp
   memory memory.cpp)
 # And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
 chapter_tests(07_ddp

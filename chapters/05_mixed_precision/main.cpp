@@ -16,6 +16,7 @@
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -115,11 +116,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx);
   return step;
 }

@@ -1,11 +1,10 @@
 """The measured tables and the chart of chapter 06: memory against time for all policies."""
 
 import pathlib
-import re
 import statistics
 import subprocess
 
-from measure import ROOT, TEXT, run, short_text, table
+from measure import ROOT, run, short_text, table
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -15,7 +14,6 @@ MODEL = f"--model small --layers {LAYERS} --channels {CHANNELS} --heads 4 --batc
 ROUNDS, STEPS = 10, 3
 POLICIES = ["none", "selective:attention", "selective:mlp", "selective", "every:8", "sqrt",
             "every:2", "full"]
-LIMIT = "160MB"
 
 
 def finished_runs(precision):
@@ -96,21 +94,11 @@ def chart(at):
     save(figure, HERE / "memory_time.svg")
 
 
-def limit():
-    """A plan that is refused, and the policy it names."""
-    program, flags = f"build/cpu/bin/ch{CHAPTER}", f"{MODEL} --steps 20 --memory-limit {LIMIT}"
-    done = subprocess.run([ROOT / program, "--data", TEXT, *flags.split()], capture_output=True,
-                          text=True)
-    named = re.search(r"; --recompute (\S+) takes", done.stderr)
-    if done.returncode != 2 or not named:
-        raise SystemExit(f"measure.py: {flags}: not refused: {done.stderr.strip()}")
-    r = run(CHAPTER, f"{flags} --recompute {named[1]}")
-    peak = sum(c["measured"] for name, c in r.report["memory"][0].items() if name != "rank")
-    screen = (f"$ {program} --data runs/bible.txt {flags}\n{done.stdout}{done.stderr}"
-              f"$ echo $?\n{done.returncode}")
-    return (f"A limit that this model does not keep:\n\n```\n{screen}\n```\n\n"
-            f"The same command with `--recompute {named[1]}` trains: its peak is {peak:,} bytes, "
-            f"and in 20 steps the loss goes from {r.loss[0]:.3f} to {r.loss[-1]:.3f}.")
+def plan():
+    """What --plan-only prints."""
+    program, flags = f"build/cpu/bin/ch{CHAPTER}", f"{MODEL} --plan-only"
+    done = subprocess.run([ROOT / program, *flags.split()], capture_output=True, text=True, check=True)
+    return f"What `--plan-only` says of these runs, before any of them:\n\n```\n$ {program} {flags}\n{done.stdout}```"
 
 
 def measure():
@@ -127,5 +115,5 @@ def measure():
         "The same with `--precision bf16`:",
         policies_table(bf16),
         noise_line(bf16),
-        limit(),
+        plan(),
     ])

@@ -25,9 +25,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -43,14 +46,11 @@ namespace ladder {
 
 struct RecomputeOptions {
   std::string policy = "none";
-  uint64_t memory_limit = 0;  ///< bytes; 0: no limit
 
   void add_to(CommandLine& line) {
     line.group("06_checkpointing");
     line.add("--recompute", policy,
              "none, every:K, sqrt, full, selective, selective:attention or selective:mlp");
-    line.add("--memory-limit", memory_limit,
-             "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none", {.bytes = true});
   }
 };
 
@@ -209,6 +209,33 @@ inline void report_recompute(RunLog& log, const StepFlops& flops, int64_t predic
   if (log.steps() == 0) predicted = 0;
   log.extra()["recompute"] = {
       {"flops", flops.all}, {"flops_twice", {{"predicted", predicted}, {"measured", flops.twice}}}};
+}
+
+/// --plan-only: the plan, and a row for each policy, the one that repeats least first. A policy
+/// that saves nothing over the rows above it has none.
+/// @param base what is kept under no policy
+inline void show_policies(const RunOptions& run, const RunPlan& plan, const Recompute& recompute,
+                          const ActivationPlan& base) {
+  show_plan(run, plan);
+  if (run.quiet) return;
+  const auto kept = [&](const Recompute& policy) {
+    const ActivationPlan acts = policy.plan(base);
+    const int64_t MBS = plan.layout.micro_batch;
+    return activation_bytes(plan.gpt, MBS, acts) + act_grad_bytes(plan.gpt, MBS, acts);
+  };
+  const int64_t others = plan.predicted.total() - kept(recompute);
+  std::vector<std::tuple<int64_t, int64_t, std::string>> rows;  // FLOPs, bytes, name
+  for (const std::string& name : recompute.all()) {
+    const Recompute policy = recompute.under(name);
+    rows.emplace_back(policy.extra_flops(plan.gpt, plan.layout.batch), others + kept(policy), name);
+  }
+  std::ranges::stable_sort(rows, {}, [](const auto& row) { return std::get<0>(row); });
+  fmt::print("{:<20} {:>17} {:>24}\n", "--recompute", "bytes of the plan", "FLOPs a step repeats");
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const auto& [flops, bytes, name] : rows) {
+    if (bytes < least) fmt::print("{:<20} {:>17} {:>24}\n", name, bytes, flops);
+    least = std::min(least, bytes);
+  }
 }
 
 }  // namespace ladder

@@ -175,7 +175,7 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 /// predicted of it.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
-  if (comm_stream.skipped_update()) predicted.reset();
+  if (log.last_step_skipped()) predicted.reset();
   log.traffic(predicted, comm_stream.sent());
 }
 

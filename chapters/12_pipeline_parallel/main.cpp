@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
@@ -17,11 +16,10 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/fault.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
-#include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -41,14 +39,13 @@ struct Options {
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
   PipelineOptions pp;
-  FaultOptions fault;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("12_pipeline_parallel: ranks that share the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
-            o.loss_scale, o.recompute, o.pp, o.fault);
+            o.loss_scale, o.recompute, o.pp);
   o.run.set_ranks(o.pp.pp);
   return o;
 }
@@ -131,11 +128,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx);
   return step;
 }
@@ -325,29 +318,6 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Text that the model writes, a token at a time. All stages choose it, from logits of the last.
-std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run.sampling(layout.gpt));
-  const Batch batch = m.batch.slice(0, 1);
-  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
-  while (sampler.next(batch.tokens)) {
-    const InFlight f = forward_all(m, batch, m.losses);
-    if (f.head) {
-      head_forward(m.ctx, f.acts.logits, f.acts.norm, m.w.head_w);
-      m.ctx.kernels->cast(m.ctx, row, sampler.last_row(f.acts.logits));
-    }
-    m.comm.broadcast(row, layout.stage.last());
-    sampler.choose_from(m.ctx, row);
-  }
-  return sampler.text();
-}
-
-/// Bytes that the plan would take under another policy.
-MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
-  o.recompute.policy = policy;
-  return predict(o, Layout(o, rank));
-}
-
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
@@ -355,9 +325,6 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, {{Axis::Pipeline, o.run.ranks}}),
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
-                     comm.rank() == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy, comm.rank()); });
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
@@ -369,7 +336,6 @@ void run(Options o, Comm& comm) {
   log.traffic(layout.stage.traffic(layout.acts, layout.batch), m.stage.sent(log));
   m.stage.report(log);
   log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace
@@ -378,6 +344,6 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

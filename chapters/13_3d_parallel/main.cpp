@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -24,11 +23,10 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/fault.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
-#include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -51,14 +49,13 @@ struct Options {
   TensorParallelOptions tp;
   PipelineOptions pp;
   MeshOptions mesh;
-  FaultOptions fault;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("13_3d_parallel: ranks that share layers, batch and stages")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
-            o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh, o.fault);
+            o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
   return o;
 }
@@ -156,11 +153,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of this rank's chunks, or those of a checkpoint, gathered. Returns the first
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx, layout.shard);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
@@ -330,7 +323,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
@@ -379,28 +371,8 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Text that the model writes, a token at a time. All ranks choose it, from logits of the last
-/// stage.
-std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run.sampling(layout.gpt));
-  const Batch batch = m.batch.slice(0, 1);
-  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
-  while (sampler.next(batch.tokens)) {
-    m.tp.localize(batch);
-    const InFlight f = forward_all(m, batch, m.losses);
-    if (f.head) {
-      head_forward(m.ctx, f.acts.logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
-      m.mesh[Axis::Tensor].all_gather(row, sampler.last_row(f.acts.logits));
-    }
-    m.mesh[Axis::Pipeline].broadcast(row, layout.stage.last());
-    sampler.choose_from(m.ctx, row);
-  }
-  return sampler.text();
-}
-
-/// What a rank will hold, and send in a step, if --recompute is `policy`.
-RankPlan plan_of(Options o, int rank, const std::string& policy) {
-  o.recompute.policy = policy;
+/// What a rank will hold, and send in a step.
+RankPlan plan_of(const Options& o, int rank) {
   const Layout l(o, rank);
   return {.run{.chapter = "13_3d_parallel",
                .gpt = l.gpt,
@@ -415,14 +387,13 @@ RankPlan plan_of(Options o, int rank, const std::string& policy) {
 
 /// The plans of all ranks.
 MeshPlan plan_of_mesh(const Options& o) {
-  return {o.mesh.shape(o.tp, o.pp, o.run.ranks), o.recompute, std::bind_front(plan_of, o)};
+  return {o.mesh.shape(o.tp, o.pp, o.run.ranks), std::bind_front(plan_of, o)};
 }
 
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
   const MeshPlan plan = plan_of_mesh(o);
-  plan.check_limit(comm.rank(), comm.rank() == 0 && !o.run.quiet);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
@@ -438,10 +409,9 @@ void run(Options o, Comm& comm) {
   const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(log)},
                             {Axis::Data, m.comm_stream.sent()},
                             {Axis::Pipeline, m.stage.sent(log)}};
-  report_axes(log, comm, plan.of(comm.rank()).sent, sent, m.comm_stream.skipped_update());
+  report_axes(log, comm, plan.of(comm.rank()).sent, sent);
   m.stage.report(log);
   log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace
@@ -451,6 +421,6 @@ int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
     if (o.run.plan_only) return ladder::show_plan(o.run, ladder::plan_of_mesh(o), o.mesh.times());
-    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/11_tensor_parallel/traffic.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
@@ -42,32 +41,20 @@ struct RankPlan {
 /// The plans of all ranks.
 class MeshPlan {
  public:
-  /// The plan of a rank under the --recompute policy `policy`.
-  using PlanOf = std::function<RankPlan(int rank, const std::string& policy)>;
+  using PlanOf = std::function<RankPlan(int rank)>;
 
-  MeshPlan(const MeshShape& mesh, const RecomputeOptions& recompute, PlanOf plan_of)
-      : mesh_(mesh), recompute_(recompute), plan_of_(std::move(plan_of)) {
+  MeshPlan(const MeshShape& mesh, PlanOf plan_of) : mesh_(mesh), plan_of_(std::move(plan_of)) {
     for (int s = 0; s < mesh[Axis::Pipeline]; ++s) stages_.push_back(of(first_rank(s)));
   }
 
   const MeshShape& mesh() const { return mesh_; }
-  RankPlan of(int rank) const { return plan_of_(rank, recompute_.policy); }
+  RankPlan of(int rank) const { return plan_of_(rank); }
   /// The plan of the first rank of each stage. All ranks of a stage have the same plan.
   const std::vector<RankPlan>& stages() const { return stages_; }
   int first_rank(int stage) const { return mesh_.rank({{Axis::Pipeline, stage}}); }
 
-  /// @param shown whether to print the plan
-  /// @throws UserError if the rank would take more than --memory-limit
-  void check_limit(int rank, bool shown) const {
-    const RankPlan plan = of(rank);
-    check_memory_limit(
-        plan.run, plan.recompute, recompute_.memory_limit, shown,
-        [&](const std::string& policy) { return plan_of_(rank, policy).run.predicted; });
-  }
-
  private:
   MeshShape mesh_;
-  RecomputeOptions recompute_;
   PlanOf plan_of_;
   std::vector<RankPlan> stages_;
 };

@@ -169,7 +169,6 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
   for (int s = 0; s < std::ssize(plan.stages()); ++s) {
     const RankPlan& stage = plan.stages()[static_cast<size_t>(s)];
     const int rank = plan.first_rank(s);
-    plan.check_limit(rank, /*shown=*/first && s == 0 && !run.quiet);
     memory.push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
     traffic.push_back(axes_json(stage.sent, /*measured=*/{}));
     traffic.back()["rank"] = rank;
@@ -178,11 +177,10 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
 }
 
 /// Reports on rank 0 what each rank sent in the last step. All ranks call it.
-/// @param skipped whether that step ended without an update, so that no new weights were gathered
 inline void report_axes(RunLog& log, Comm& world, AxisTraffic predicted,
-                        const AxisTraffic& measured, bool skipped) {
-  if (skipped) predicted[Axis::Data].reset();
-  if (log.steps() == 0) predicted = measured;  // no step: nothing was sent
+                        const AxisTraffic& measured) {
+  if (log.last_step_skipped()) predicted[Axis::Data].reset();  // no new weights were gathered
+  if (log.steps() == 0) predicted = measured;                  // no step: nothing was sent
   // A group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());
   nlohmann::json all = nlohmann::json::array();

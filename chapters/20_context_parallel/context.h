@@ -24,7 +24,6 @@
 
 #include <fmt/format.h>
 
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "common/comm/mesh.h"
 #include "common/error.h"
 #include "common/model/activations.h"
@@ -146,13 +145,6 @@ struct ContextOptions {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
-  /// For --memory-limit: if twice as many ranks can share a sequence, each needs half of the
-  /// activations.
-  AlsoShrinks also_shrinks(const GptConfig& gpt) const {
-    const bool legal = cut_tokens(gpt, 2 * cp) && cut_heads(gpt, 2 * cp);
-    return {.mem = Mem::Activation, .flag = legal ? "a larger --cp" : ""};
-  }
-
   /// How many sequences a micro-batch has. If ranks share sequences it must be one, because the sum
   /// of a sequence must be complete before sequences are added. @throws UserError if it is not one
   int64_t micro(int64_t sequences) const {
@@ -184,7 +176,7 @@ inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
                                          const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
   const Tensor angles = acts.blocks[0].attn.angles;  // all blocks have this tensor
-  if (angles && !arena.dry_run())  // a dry run counts bytes, and its tensors have no memory
+  if (angles)
     for (const int i : {0, 1})
       fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), own.rope,
                   tokens.tokens(i).begin);

@@ -119,21 +119,6 @@ class ContextParallel {
   /// Turns losses (n) of own tokens into losses of whole sequences.
   void sum_losses(Tensor losses) { losses_.all_reduce(losses); }
 
-  /// The row of logits (1,T/cp,Vp) of token t, sent by the rank that has it.
-  void broadcast_row(const Ctx& ctx, Tensor row, Tensor logits, int64_t t) const {
-    OwnTokens who = own_;
-    for (who.rank = 0; who.rank < own_.cp; ++who.rank)
-      for (const int i : {0, 1}) {
-        const int64_t at = t - who.tokens(i).begin;
-        if (at < 0 || at >= who.tokens(i).size()) continue;
-        if (who.rank == own_.rank)
-          copy_elements(flat(row),
-                        flat(rows_of(logits, {who.rows(i).begin + at, who.rows(i).begin + at + 1})),
-                        ctx.device);
-        return group_.broadcast(row, static_cast<int>(who.rank));
-      }
-  }
-
   // ---- report -----------------------------------------------------------------------------------
   void begin_step() {
     if (attention_) attention_->pairs = 0;

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -18,11 +17,10 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/fault.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
-#include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -43,14 +41,13 @@ struct Options {
   RecomputeOptions recompute;
   DdpOptions ddp;
   ContextOptions context;
-  FaultOptions fault;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("20_context_parallel: ranks that share each sequence")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
-            o.loss_scale, o.recompute, o.ddp, o.context, o.fault);
+            o.loss_scale, o.recompute, o.ddp, o.context);
   o.run.set_ranks(o.context.cp);
   return o;
 }
@@ -154,11 +151,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of this rank's chunks, or those of a checkpoint, gathered. Returns the first
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx, layout.shard);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
@@ -305,7 +298,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
@@ -340,28 +332,6 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Text that the model writes, a token at a time.
-std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run.sampling(layout.gpt));
-  const Batch own = m.batch.slice(0, 1);
-  const Activations acts = m.acts.first(1);
-  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
-  while (sampler.next(m.context.whole().tokens.first(1))) {
-    m.context.take(own);
-    forward(m, acts, own.tokens);
-    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
-    m.context.broadcast_row(m.ctx, row, acts.logits, sampler.last());
-    sampler.choose_from(m.ctx, row);
-  }
-  return sampler.text();
-}
-
-/// Bytes that the plan would take under another policy, the same on every rank.
-MemoryBytes plan_under(Options o, const std::string& policy) {
-  o.recompute.policy = policy;
-  return predict(o, Layout(o, 0));
-}
-
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
@@ -369,10 +339,6 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, layout.mesh),
                      .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, layout.recompute, o.recompute.memory_limit, comm.rank() == 0 && !o.run.quiet,
-      [&](const std::string& policy) { return plan_under(o, policy); },
-      o.context.also_shrinks(layout.gpt));
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
@@ -387,7 +353,6 @@ void run(Options o, Comm& comm) {
   report_traffic(log, zero2_traffic(layout.params, o.ddp, o.precision, layout.GA), m.comm_stream);
   m.context.report(log, layout.share, layout.gpt.layers, layout.recompute.attention_again());
   log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace
@@ -396,6 +361,6 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

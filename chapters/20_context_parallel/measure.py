@@ -1,6 +1,7 @@
 """The measured tables of chapter 20: memory and what travels, by way and degree, and who works how
 much."""
 
+import json
 import subprocess
 
 from measure import ROOT, both, run, short_text, table
@@ -14,7 +15,7 @@ GPT2 = f"--model gpt2-124m --vocab 256 --layers 8 --channels 256 --heads 8 --seq
 SHAPES = {"1": f"--model gpt2-124m --vocab 256 --layers 1 --channels 128 --heads 8 --seq-len 1024 {ONE}",
           "1/2": f"--model llama-nano --layers 1 --channels 128 --seq-len 1024 {ONE}"}
 LONG = f"--model llama-nano --layers 16 --channels 32 {ONE}"
-LIMIT = "100MB"
+LIMIT = 100  # MiB
 CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
 
 
@@ -75,26 +76,22 @@ def flat():
     return table(["cp", "tokens of a sequence", "Activation", "Workspace"], rows)
 
 
-def fits(cp, T):
-    """The predicted bytes of a run that has trained, or None: refused, as it would take too much."""
-    text = short_text(1, T)
-    flags = f"{LONG} --memory-limit {LIMIT} --seq-len {T} --cp {cp} --context ring"
-    tried = subprocess.run([str(ROOT / f"build/cpu/bin/ch{CHAPTER}"), "--data", str(text), "--quiet",
-                            *flags.replace("--steps 1", "--steps 0").split()],
-                           capture_output=True, text=True)
-    if tried.returncode == 2 and "more than --memory-limit" in tried.stderr:
-        return None
-    return sum(run(CHAPTER, flags, text).memory(c) for c in CATEGORIES)
+def planned(cp, T):
+    """Bytes of a rank, as --plan-only computes them."""
+    flags = f"{LONG} --seq-len {T} --cp {cp} --context ring --plan-only --quiet --report runs/plan.json"
+    subprocess.run([ROOT / f"build/cpu/bin/ch{CHAPTER}", *flags.split()], cwd=ROOT, check=True)
+    plan = json.loads((ROOT / "runs/plan.json").read_text())
+    return sum(plan["memory"][0][c]["predicted"] for c in CATEGORIES)
 
 
 def longest():
     rows = []
     for cp in (1, 2, 4, 8):
-        T, total = 256, 0
-        while (more := fits(cp, 2 * T)) is not None:
-            T, total = 2 * T, more
-        rows.append([cp, f"{T:,}", f"{total:,}", f"{2 * T:,}"])
-    return table(["cp", "longest sequence that trains", "bytes of a rank", "refused"], rows)
+        T = 256
+        while planned(cp, 2 * T) <= LIMIT << 20:
+            T *= 2
+        rows.append([cp, f"{T:,}", f"{planned(cp, T):,}", f"{2 * T:,}"])
+    return table(["cp", "longest sequence", "bytes of a rank", f"more than {LIMIT} MiB"], rows)
 
 
 def measure():
@@ -105,8 +102,8 @@ def measure():
         memory(text),
         f"**A sequence that grows with the ranks.** `{LONG} --context ring`:",
         flat(),
-        f"**A sequence that does not fit.** `{LONG} --context ring --memory-limit {LIMIT}`, tokens "
-        "doubled until the plan is refused:",
+        f"**A sequence that does not fit.** `{LONG} --context ring`, tokens doubled "
+        f"while the plan of a rank (`--plan-only`) has at most {LIMIT} MiB:",
         longest(),
         rf"**Traffic.** `{SHAPES['1']}` ($\kappa = 1$) and `{SHAPES['1/2']}` ($\kappa = 1/2$). Bytes "
         "that rank 0 sends in a step for attention, forward and backward; predicted and measured are "

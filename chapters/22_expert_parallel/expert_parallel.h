@@ -128,7 +128,6 @@ class ExpertStreams {
   void begin_step() {
     for (CommStream* stream : {&all_, &copies_}) stream->begin_step();
   }
-  void skip_update() { all_.skip_update(); }  // report() asks this one stream
   void show(RunLog& log) {
     for (CommStream* stream : {&all_, &copies_}) stream->show(log);
   }
@@ -136,7 +135,7 @@ class ExpertStreams {
   void report(RunLog& log, const DdpOptions& options, const PrecisionOptions& precision,
               int64_t GA) const {
     std::optional<int64_t> predicted = zero2_traffic(layout_, options, precision, GA);
-    if (all_.skipped_update()) predicted.reset();
+    if (log.last_step_skipped()) predicted.reset();
     log.traffic(predicted, all_.sent() + copies_.sent());
   }
 

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/26_packing/bundles.h"
 #include "chapters/26_packing/packed_text.h"
@@ -20,6 +19,7 @@
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/save/checkpoint.h"
 
 namespace ladder {
@@ -124,11 +124,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx);
   return step;
 }
@@ -299,21 +295,13 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes that the plan would take under another policy.
-MemoryBytes plan_under(Options o, const std::string& policy) {
-  o.recompute.policy = policy;
-  return predict(o, Layout(o));
-}
-
 void run(const Options& o) {
   const Layout layout(o);
   const RunPlan plan{.chapter = "26_packing",
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro),
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy); });
-  if (o.run.plan_only) return show_plan(o.run, plan);
+  if (o.run.plan_only) return show_policies(o.run, plan, layout.recompute, o.precision.plan());
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout};
   RunLog log(o.run, plan, m.arena, m.ctx);

@@ -36,10 +36,6 @@ struct AsyncOptions {
   /// @throws UserError unless the run can save so
   void check(const RunOptions& run) const {
     if (async && run.save.empty()) throw UserError("--async needs --save");
-    if (async && run.gather)
-      throw UserError(
-          "--async with --gather: a thread sends nothing to rank 0; legal is --async in a "
-          "directory that all ranks share");
   }
 };
 

@@ -9,7 +9,7 @@ from measure import ROOT, run, short_text, table
 
 CHAPTER = "28_async_checkpoint"
 MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 17"
-WAYS = {"none": "", "gathered by rank 0": "--save-every 4 --gather", "each rank its own": "--save-every 4",
+WAYS = {"none": "", "each rank its own": "--save-every 4",
         "async": "--save-every 4 --async", "async, every step": "--save-every 1 --async"}
 ROUNDS = 3
 

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -16,18 +15,16 @@
 #include "chapters/29_monitor/events.h"
 #include "chapters/29_monitor/plant.h"
 #include "chapters/29_monitor/rewind.h"
-#include "chapters/29_monitor/row_clip.h"
 #include "chapters/29_monitor/watch.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/fault.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
-#include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -47,8 +44,6 @@ struct Options {
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
   DdpOptions ddp;
-  FaultOptions fault;
-  AdaptiveClipOptions agc;
   SpikeGuardOptions spike_guard;
   EventOptions events;
   WatchOptions watch;
@@ -61,8 +56,8 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("29_monitor: curves, tensors, alarms, and a way back")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
-            o.loss_scale, o.recompute, o.ddp, o.fault, o.agc, o.spike_guard, o.events, o.watch,
-            o.alarms, o.rewind, o.plant);
+            o.loss_scale, o.recompute, o.ddp, o.spike_guard, o.events, o.watch, o.alarms, o.rewind,
+            o.plant);
   o.rewind.check(o.run, o.spike_guard);
   return o;
 }
@@ -114,7 +109,6 @@ struct Memory {
   Zero1 zero1{comm_stream, layout.params, o.ddp};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
-  RowClip agc{arena, layout.params, layout.shard, o.agc};
   SpikeGuard guard{o.spike_guard};
   Watch watch{arena, layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch};
   Rewinds rewinds{o.rewind};
@@ -141,7 +135,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
-  bytes[Mem::Workspace] += RowClip::bytes(layout.params, o.agc);
   bytes[Mem::Workspace] +=
       Watch::bytes(layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
@@ -166,11 +159,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of this rank's chunks, or those of the checkpoint `from`, gathered. Returns the
 /// first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m, const std::string& from) {
-  int64_t step = 0;
-  if (!from.empty())
-    step = load_checkpoint(m.ctx, from, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, from, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx, layout.shard);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
@@ -316,16 +305,13 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   if (bad.empty()) bad = m.guard.judge(loss, norm);
   m.watch.before(m.ctx, grads, m.weights.master);
   if (bad.empty()) {
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
     for (const Tensor& chunk : layout.shard.sections_of(grads))
-      clip_global_norm(m.ctx, chunk, left, o.clip.clip);
+      clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.watch.after(m.ctx, m.weights.master);
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.comm_stream.skip_update();  // no gather follows: nothing is predicted of this step
     log.skipped(step, bad);
   }
   m.watch.finish(m.ctx, m.comm, norm);
@@ -396,25 +382,6 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Text that the model writes, a token at a time.
-std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run.sampling(layout.gpt));
-  const Tensor tokens = m.batch.tokens.first(1);
-  const Activations acts = m.acts.first(1);
-  while (sampler.next(tokens)) {
-    forward(m, acts, tokens);
-    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
-    sampler.choose(m.ctx, acts.logits);
-  }
-  return sampler.text();
-}
-
-/// Bytes that the plan would take under another policy, the same on every rank.
-MemoryBytes plan_under(Options o, const std::string& policy) {
-  o.recompute.policy = policy;
-  return predict(o, Layout(o, 0));
-}
-
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
@@ -422,9 +389,6 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
-                     comm.rank() == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy); });
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
@@ -438,7 +402,6 @@ void run(Options o, Comm& comm) {
   report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
   m.watch.report(log.extra());
   log.finish(events.validation(log.last_step(), validate(layout, m, text)));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace
@@ -447,6 +410,6 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -19,11 +18,10 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/fault.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
-#include "common/run/sampler.h"
+#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -45,14 +43,13 @@ struct Options {
   DdpOptions ddp;
   Zero3Options zero3;
   HsdpOptions hsdp;
-  FaultOptions fault;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("30_hsdp: shards inside, replicas across")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
-            o.loss_scale, o.recompute, o.ddp, o.zero3, o.hsdp, o.fault);
+            o.loss_scale, o.recompute, o.ddp, o.zero3, o.hsdp);
   return o;
 }
 
@@ -153,11 +150,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 
 /// Initial weights of this rank's chunks, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  int64_t step = 0;
-  if (!o.run.load.empty())
-    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  else
-    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx);
   return step;
 }
@@ -340,25 +333,6 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Text that the model writes, a token at a time.
-std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run.sampling(layout.gpt));
-  const Tensor tokens = m.batch.tokens.first(1);
-  const Activations acts = m.acts.first(1);
-  while (sampler.next(tokens)) {
-    forward(m, acts, tokens);
-    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
-    sampler.choose(m.ctx, acts.logits);
-  }
-  return sampler.text();
-}
-
-/// Bytes that the plan would take under another policy, the same on every rank.
-MemoryBytes plan_under(Options o, const std::string& policy) {
-  o.recompute.policy = policy;
-  return predict(o, Layout(o, 0));
-}
-
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
@@ -366,9 +340,6 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
-                     comm.rank() == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy); });
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
@@ -382,7 +353,6 @@ void run(Options o, Comm& comm) {
       log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
       m.comm_stream, replica_traffic(layout.shard, o.ddp, layout.R), m.replica_stream);
   log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace
@@ -391,6 +361,6 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

@@ -45,9 +45,7 @@ Failure failure(std::optional<int> rank) {
   } catch (const NoTemporaryFile& e) {
     return told("error", e.what(), 2);
   } catch (const OutOfMemory& e) {
-    Failure end = out_of_memory(e.what());
-    end.no_memory = true;
-    return end;
+    return out_of_memory(e.what());
   } catch (const std::bad_alloc&) {
     return out_of_memory("no memory beside the tensors");
   } catch (const std::system_error& e) {

@@ -27,7 +27,6 @@ class NotWritten : public UserError {
 struct Failure {
   std::string line;  ///< "error: ..." or "internal error: ...", perhaps with advice
   int status;        ///< 2: bad input, or more than the machine holds; kNotDone; 1: anything else
-  bool no_memory = false;  ///< for tensors
 };
 
 /// What run_threads() throws: the failure of the rank that failed first.

@@ -33,7 +33,7 @@ class BlockAllocator {
     next_slot();
     if (config.position != Position::Rope) return;
     angles_ = arena.shared(Mem::Workspace, "angles", Dtype::F32, {T_, config.head_size()});
-    if (!arena.dry_run()) fill_angles(angles_, config.rope);
+    fill_angles(angles_, config.rope);
   }
 
   /// The following blocks belong to the next micro-batch.

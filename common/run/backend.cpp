@@ -2,7 +2,7 @@
 
 #include "common/error.h"
 #include "common/run/agreement.h"
-#include "common/run/batch_trial.h"
+#include "common/run/fault.h"
 #include "common/run/options.h"
 #include "kernels/cpu/team.h"
 
@@ -46,12 +46,15 @@ bool on_device(std::string_view name) { return find(name).open != nullptr; }
 
 std::unique_ptr<Device> open_device(const RunOptions& options) {
   const Backend& backend = find(options.backend);
-  if (!backend.open) return nullptr;
-  memory_is_of_device();
-  return backend.open();
+  return backend.open ? backend.open() : nullptr;
 }
 
-void start_ranks(const RunOptions& options, const RankBody& body) {
+void start_ranks(const RunOptions& options, const RankBody& given) {
+  if (options.sample > 0)
+    throw UserError(
+        "--sample: this program writes no text; ch06_checkpointing does, or ch21_moe for a model "
+        "with experts, from the checkpoint that --save writes here and --load names there");
+  const RankBody body = planted(options.fault, given);
   if (options.plan_only) options.check_size(options.ranks);  // else check() has done it
   const auto run_rank = [&](Comm& comm) {
     // Threads share the options of their process.

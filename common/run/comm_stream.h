@@ -42,13 +42,7 @@ class CommStream {
   const Comm& group() const { return *group_; }
 
   /// Called before the first job of a step. sent() counts from here on.
-  void begin_step() {
-    before_ = wire_bytes();
-    skipped_ = false;
-  }
-  /// The step ends without the jobs that follow an update.
-  void skip_update() { skipped_ = true; }
-  bool skipped_update() const { return skipped_; }
+  void begin_step() { before_ = wire_bytes(); }
   /// Bytes that this rank sent since the last step began; 0 if none has begun. Valid between jobs.
   int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
 
@@ -64,7 +58,6 @@ class CommStream {
   Ctx beside_;
   std::vector<Event> events_;      ///< of the other thread
   std::optional<int64_t> before_;  ///< bytes sent when the last step began
-  bool skipped_ = false;
   std::optional<Reducer> reducer_;
   std::optional<CommQueue> queue_;  ///< last, because its thread uses all of the above
 };

@@ -13,7 +13,6 @@
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/input_file.h"
-#include "common/run/batch_trial.h"
 #include "common/run/branches.h"
 #include "common/run/run_main.h"
 
@@ -252,28 +251,12 @@ void CommandLine::check_needs() const {
       throw UserError("{} needs {}", flag, fmt::join(needs, " or "));
 }
 
-/// --micro-batch, of which 0 means the whole of --batch. If a chapter has none, --batch.
-void CommandLine::take_trial_batch() {
-  int64_t *batch = nullptr, *micro = nullptr;
-  for (const auto& [flag, value] : values_) {
-    int64_t* const* number = std::get_if<int64_t*>(&value);
-    if (number && flag == "--batch") batch = *number;
-    if (number && flag == "--micro-batch") micro = *number;
-  }
-  int64_t* const tried = micro ? micro : batch;
-  if (!batch) return;
-  const int64_t given = *tried > 0 ? *tried : *batch;
-  const int64_t taken = trial_batch(micro ? "--micro-batch" : "--batch", given);
-  if (taken != given) *tried = taken;
-}
-
 void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
     check_needs();
     for (const auto& set : set_enums_) set();
-    take_trial_batch();
     // Not as<std::string>(): if the flag is not given, CLI11 2.4 reads the first of no results.
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)

@@ -107,7 +107,6 @@ class CommandLine {
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
   std::vector<FlagValue> record() const;
   void check_needs() const;
-  void take_trial_batch();
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;

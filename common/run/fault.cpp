@@ -41,16 +41,7 @@ void tell_whether_it_happened(Comm& comm, const std::string& text, const Fault& 
 
 }  // namespace
 
-void FaultOptions::add_to(CommandLine& line) {
-  line.group("Ranks");
-  line.add(
-      "--fault", text,
-      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) of "
-      "each group of ranks, or with recv the N-th message of each rank, is skipped, done twice, "
-      "corrupted or has its halves swapped, or its last rank stalls, dies or fails");
-}
-
-Fault FaultOptions::fault() const {
+Fault fault_of(const std::string& text) {
   if (text.empty()) return {};
   const size_t first = text.find(':'), second = text.find(':', first + 1);
   const auto part = [&](size_t begin, size_t end) {
@@ -74,16 +65,16 @@ Fault FaultOptions::fault() const {
       text);
 }
 
-RankBody FaultOptions::planted(RankBody body) const {
-  const Fault planted = fault();
-  if (planted.kind == Fault::Kind::None) return body;
-  return [planted, body = std::move(body), text = text](Comm& comm) {
-    if (planted.kind == Fault::Kind::Stall && comm.size() == 1)
+RankBody planted(const std::string& text, RankBody body) {
+  const Fault fault = fault_of(text);
+  if (fault.kind == Fault::Kind::None) return body;
+  return [fault, body = std::move(body), text](Comm& comm) {
+    if (fault.kind == Fault::Kind::Stall && comm.size() == 1)
       throw UserError("--fault {}: nobody would notice; legal from --ranks 2 on", text);
-    FaultyComm faulty(comm, planted);
+    FaultyComm faulty(comm, fault);
     body(faulty);
     comm.attach(nullptr);  // the device is gone, as body() has ended
-    tell_whether_it_happened(comm, text, planted, faulty.seen());
+    tell_whether_it_happened(comm, text, fault, faulty.seen());
   };
 }
 

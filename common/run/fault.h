@@ -1,27 +1,21 @@
-// --fault: makes a collective operation, a message or a rank fail on purpose.
+// --fault: makes a collective operation, a message or a rank fail on purpose, for tests and for
+// readers.
 #pragma once
 
 #include <string>
 
 #include "common/comm/faulty_comm.h"
 #include "common/comm/run_ranks.h"
-#include "common/run/command_line.h"
 
 namespace ladder {
 
-/// --fault: a planted fault, for tests and for readers.
-struct FaultOptions {
-  std::string text;
+/// @param text the value of --fault; empty: no fault
+/// @throws UserError that names what is legal
+Fault fault_of(const std::string& text);
 
-  void add_to(CommandLine& line);
-  /// @throws UserError that names what is legal
-  void check() const { fault(); }
-
-  /// @throws as check() does
-  Fault fault() const;
-  /// `body`, run on communicators with the fault. At the end, rank 0 says whether the fault
-  /// happened.
-  RankBody planted(RankBody body) const;
-};
+/// `body`, run on communicators with that fault. At the end, rank 0 says whether the fault
+/// happened.
+/// @throws as fault_of() does
+RankBody planted(const std::string& text, RankBody body);
 
 }  // namespace ladder

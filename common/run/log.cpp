@@ -11,7 +11,6 @@
 #include "common/hf/json.h"
 #include "common/printable.h"
 #include "common/run/agreement.h"
-#include "common/run/batch_trial.h"
 #include "common/save/checkpoint.h"
 #include "common/tokens/tokenizer_files.h"
 
@@ -42,13 +41,12 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
-  memory_is_there(comm);
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
   if (!options_.save.empty())
-    save_ = open_save_directory(options_.save, options_.keep, !options_.gather, control_.get());
+    save_ = open_save_directory(options_.save, options_.keep, /*shared=*/true, control_.get());
   if (!speaks()) return;
   if (save_) options_.refuse_to_replace();
   // Files that are written at the end are also opened now, to see whether that is possible.
@@ -243,9 +241,7 @@ std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, i
     all.tokenizer = hf_tokenizer_files(known->tokenizer);
     all.end_of_text = known->tokenizer.end_of_text;
   }
-  return std::make_unique<CheckpointSave>(
-      *save_, all, steps,
-      SaveHow{.file_bytes = options_.shard_mb * 1'000'000, .gather = options_.gather});
+  return std::make_unique<CheckpointSave>(*save_, all, steps, SaveHow{});
 }
 
 // The directory was good when the run began.

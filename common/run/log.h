@@ -109,6 +109,10 @@ class RunLog {
   void note(std::string_view line) { progress_.line(line); }
   /// Step `step` does not update the weights. Prints why. --report lists all such steps.
   void skipped(int64_t step, std::string_view why);
+  /// Whether the last step was one of them: nothing is predicted of what follows its update.
+  bool last_step_skipped() const {
+    return last_ && !skipped_.empty() && skipped_.back()["step"] == last_->step;
+  }
   /// Prints generated text, made safe by printable(): a barely trained model writes any bytes.
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".

@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/hf/file_names.h"
 #include "common/run/backend.h"
+#include "common/run/fault.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
@@ -79,9 +80,7 @@ void check_save(const RunOptions& o) {
     const RunOptions unset;
     for (const auto& [flag, given] : {std::pair("--save-every", o.save_every > 0),
                                       {"--overwrite", o.overwrite},
-                                      {"--gather", o.gather},
-                                      {"--keep", o.keep != unset.keep},
-                                      {"--shard-mb", o.shard_mb != unset.shard_mb}})
+                                      {"--keep", o.keep != unset.keep}})
       if (given) throw UserError("{} needs --save", flag);
     return;
   }
@@ -144,6 +143,11 @@ void RunOptions::add_to(CommandLine& line) {
            "ranks");
   line.add("--timeout", timeout,
            "seconds that a rank waits for others before it ends the run; 0: for ever");
+  line.add(
+      "--fault", fault,
+      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) of "
+      "each group of ranks, or with recv the N-th message of each rank, is skipped, done twice, "
+      "corrupted or has its halves swapped, or its last rank stalls, dies or fails");
   line.add("--threads", threads,
            "threads of a rank; with a GPU they draw the initial weights, and hash weights",
            {.shown_default = "cores it may use / ranks on this machine"});
@@ -166,11 +170,6 @@ void RunOptions::add_to(CommandLine& line) {
            "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
   line.add("--keep", keep, "how many checkpoints --save holds; --load also takes an older one");
-  line.add("--shard-mb", shard_mb,
-           "largest file of weights, in 10^6 bytes; larger weights are cut between tensors");
-  line.add(
-      "--gather", gather,
-      "rank 0 writes what the others send it: where they do not share the directory of --save");
   line.add("--load", load,
            "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands "
            "there");
@@ -191,11 +190,11 @@ void RunOptions::check() {
   if (lr > kMaxFloat) throw UserError("--lr must be at most {}, not {}", kMaxFloat, lr);
   require_range("--ranks", ranks, 1, kMaxThreads);
   require_range("--timeout", timeout, 0, kMaxTimeout);
+  fault_of(fault);
   if (threads) require_range("--threads", *threads, 1, kMaxThreads);
   require_range("--eval-every", eval_every, 0, kMaxCount);
   require_range("--save-every", save_every, 0, kMaxCount);
   require_range("--keep", keep, 1, kMaxCount);
-  require_range("--shard-mb", shard_mb, 1, kMaxCount / 1'000'000);
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);
@@ -243,6 +242,7 @@ void RunOptions::refuse_ranks() const {
   const int started = std::max(ranks, launched_processes());
   if (started != 1)
     throw UserError("--ranks must be 1, not {}: this chapter knows one rank", started);
+  if (!fault.empty()) throw UserError("--fault {}: this chapter knows one rank", fault);
   if (plan_only) check_size(1);
 }
 

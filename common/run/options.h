@@ -37,6 +37,7 @@ struct RunOptions {
   std::string backend = "cpu";
   int ranks = 1;
   int64_t timeout = 600;       ///< seconds that a rank waits for others; 0: forever
+  std::string fault;           ///< planted on purpose; common/run/fault.h
   std::optional<int> threads;  ///< per rank
 
   int64_t eval_every = 0;  ///< steps; 0: only at the end
@@ -44,12 +45,10 @@ struct RunOptions {
   double temperature = 1;  ///< 0: greedy
   int64_t top_k = 0;       ///< 0: all tokens
 
-  std::string save, load;   ///< directories; `load` may also be a file of weights
-  bool overwrite = false;   ///< the checkpoint in `save`, even if the run does not load it
-  int64_t save_every = 0;   ///< steps; 0: only at the end
-  int64_t keep = 1;         ///< checkpoints in `save`
-  int64_t shard_mb = 5000;  ///< of a file of weights; Hugging Face's default
-  bool gather = false;      ///< rank 0 writes for all
+  std::string save, load;  ///< directories; `load` may also be a file of weights
+  bool overwrite = false;  ///< the checkpoint in `save`, even if the run does not load it
+  int64_t save_every = 0;  ///< steps; 0: only at the end
+  int64_t keep = 1;        ///< checkpoints in `save`
   std::string trace, report, timeline;
   std::string config_file;       ///< the file that gave flags
   std::string command;           ///< as typed, or almost

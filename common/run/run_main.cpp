@@ -15,7 +15,6 @@
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
-#include "common/run/batch_trial.h"
 #include "common/run/ending.h"
 
 namespace ladder {
@@ -81,7 +80,6 @@ int run_main(const std::function<void()>& body) {
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);
   forget_ending();
   Failure end = end_of(body);
-  if (end.no_memory) end.line += batch_that_fits(body);
   if (!output_is_written())
     end = {
         .line = "error: standard output cannot be written: is its disk full, or its reader gone?",

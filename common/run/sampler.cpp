@@ -13,12 +13,12 @@
 namespace ladder {
 namespace {
 
-/// Row t of logits (1,T,Vp) of any dtype.
-std::vector<float> row_of(const Tensor& logits, int64_t t) {
-  const int64_t Vp = logits.dim(2);
+/// A row (1,Vp) of logits of any dtype.
+std::vector<float> row_of(const Tensor& logits) {
+  const int64_t Vp = logits.dim(1);
   std::vector<float> row(static_cast<size_t>(Vp));
   const auto widened = [&]<class T>(T) {
-    const T* from = logits.data<T>() + t * Vp;
+    const T* from = logits.data<T>();
     std::transform(from, from + Vp, row.begin(), [](T x) { return value_of(x); });
   };
   switch (logits.dtype) {
@@ -59,18 +59,9 @@ void Sampler::choose(const Ctx& ctx, Tensor logits) {
   CHECK(logits.shape.rank == 3 && logits.dim(1) == options_.seq_len &&
             logits.dim(2) >= options_.vocab,
         "logits {}", to_string(logits.shape));
-  choose_from(ctx, last_row(logits));
-}
-
-Tensor Sampler::last_row(Tensor logits) const {
   const int64_t columns = logits.dim(2);
-  return logits.view({logits.dim(1), columns}).slice(last(), 1).view({1, 1, columns});
-}
-
-void Sampler::choose_from(const Ctx& ctx, Tensor row) {
-  CHECK(row.shape.rank == 3 && row.dim(1) == 1 && row.dim(2) >= options_.vocab, "a row {}",
-        to_string(row.shape));
-  tokens_.push_back(draw(row_of(HostCopy::of(ctx, row).tensor(), 0).data()));
+  const Tensor row = logits.view({logits.dim(1), columns}).slice(window() - 1, 1);
+  tokens_.push_back(draw(row_of(HostCopy::of(ctx, row).tensor()).data()));
 }
 
 // Candidates, the most likely first.

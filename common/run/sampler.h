@@ -53,16 +53,6 @@ class Sampler {
 
   /// Draws the next token from the logits of the window's last token.
   void choose(const Ctx& ctx, Tensor logits);
-  /// The same for a rank that has n columns of the logits (1,T,n). alloc_row: memory for a row of
-  /// all columns (1,1,Vp). last_row: this rank's part (1,1,n) of the row to draw from. choose_from:
-  /// draws from the whole row.
-  static Tensor alloc_row(Arena& arena, Dtype dtype, const GptConfig& gpt) {
-    return arena.alloc(Mem::Workspace, "row", dtype, {1, 1, gpt.padded_vocab});
-  }
-  Tensor last_row(Tensor logits) const;
-  /// The token, of T, that this row belongs to, for a rank that holds only some tokens.
-  int64_t last() const { return window() - 1; }
-  void choose_from(const Ctx& ctx, Tensor row);
 
   /// The generated text. Without a tokenizer, tokens that are no bytes are numbers separated by
   /// blanks.

@@ -22,8 +22,9 @@ namespace ladder {
 
 /// How a checkpoint is written.
 struct SaveHow {
-  int64_t file_bytes = 5'000'000'000;  ///< most bytes of tensors in a file of weights: --shard-mb
-  bool gather = false;                 ///< rank 0 writes what the others send it
+  int64_t file_bytes =
+      5'000'000'000;    ///< most bytes of tensors in a file of weights; Hugging Face's
+  bool gather = false;  ///< rank 0 writes what the others send it
 };
 
 /// A save in three calls: write(), agree(), publish(). What fails in any of them is kept in

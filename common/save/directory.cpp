@@ -234,8 +234,8 @@ std::unique_ptr<SaveDirectory> open_save_directory(const std::string& dir, int64
   for (size_t rank = 0; rank < votes.size(); ++rank)
     if (!votes[rank].empty())
       throw UserError(
-          "--save {}: rank {} does not see in {} what rank 0 has written there; legal are a "
-          "directory that all ranks share, and --gather, with which rank 0 writes alone",
+          "--save {}: rank {} does not see in {} what rank 0 has written there; legal is a "
+          "directory that all ranks share",
           dir, rank, votes[rank]);
   return home;
 }

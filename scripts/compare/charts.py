@@ -1,18 +1,14 @@
 """The charts of the page: loss, time, memory, traffic. One idea each; and the look that all share."""
 
+import base64
 import io
-import re
+import sys
+from pathlib import Path
 
-import matplotlib
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from plot import GREY, pyplot  # noqa: E402
 
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-
-# Stand-ins for colors that the page chooses, dark on light or light on dark.
-INK, LINE, PAPER, MUTED = "#010203", "#040506", "#070809", "#0a0b0c"
-OF_THE_PAGE = {INK: "currentColor", LINE: "var(--line)", PAPER: "var(--card)",
-               MUTED: "var(--muted)"}
+plt = pyplot()
 
 CATEGORIES = {"Param": "#4c78a8", "Master": "#76b7b2", "Grad": "#f28e2b", "Optim": "#59a14f",
               "Activation": "#b07aa1", "Workspace": "#a9a9a9", "Comm": "#e15759"}
@@ -23,36 +19,20 @@ GROUPS = {"one rank": "#8a8f98", "data parallel": "#4c78a8", "tensor parallel": 
 MIB, GIB = 1 << 20, 1 << 30
 WIDTH = 9.6  # inches of every figure
 
-matplotlib.rcParams.update({
-    "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK,
-    "axes.labelcolor": MUTED, "axes.edgecolor": LINE, "axes.facecolor": "none",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "figure.facecolor": "none", "grid.color": LINE, "grid.linewidth": 0.8,
-    "xtick.color": LINE, "ytick.color": LINE, "xtick.labelcolor": MUTED, "ytick.labelcolor": INK,
-    "legend.frameon": False, "legend.fontsize": 9,
-})
+plt.rcParams.update({"font.size": 9, "axes.axisbelow": True, "grid.alpha": 0.25, "grid.color": GREY})
 
 
 def new_figure(height):
     return plt.subplots(figsize=(WIDTH, height), layout="constrained")
 
 
-def svg_of(figure, name, words):
+def image_of(figure, words):
     """A figure as an element of the page. Screen readers read `words`, which say what it shows."""
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
+    picture = io.BytesIO()
+    figure.savefig(picture, format="svg", metadata={"Date": None})
     plt.close(figure)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg"):]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    # A page holds several figures, and each id once.
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    for color, choice in OF_THE_PAGE.items():
-        svg = svg.replace(color, choice)
-    box = re.search(r'viewBox="[^"]*"', svg)[0]
-    head = f'<svg class="chart" role="img" {box} xmlns:xlink="http://www.w3.org/1999/xlink">'
-    return re.sub(r"<svg.*?>", f"{head}<title>{words}</title>", svg, count=1, flags=re.DOTALL)
+    data = base64.b64encode(picture.getvalue()).decode()
+    return f'<img class="chart" alt="{words}" src="data:image/svg+xml;base64,{data}">'
 
 
 def label_rows(axes, places, runs):
@@ -67,9 +47,7 @@ def title_of(run):
 
 
 BAR = 0.26  # inches of height
-# A number at the end of its bar, on top of the grid.
-VALUE = {"va": "center", "fontsize": 8, "color": MUTED,
-         "bbox": {"facecolor": PAPER, "edgecolor": "none", "pad": 1}}
+VALUE = {"va": "center", "fontsize": 8}  # a number at the end of its bar
 SPLITTING = "04_clipping"  # the first chapter that knows micro-batches
 
 
@@ -80,7 +58,7 @@ def time_chart(runs):
     axes.barh(range(len(runs)), times, height=0.68,
               color=[GROUPS[run.row.group] for run in runs])
     for y, run in enumerate(runs):
-        axes.plot([min(run.times), max(run.times)], [y, y], color=INK, linewidth=1)
+        axes.plot([min(run.times), max(run.times)], [y, y], color=GREY, linewidth=1)
         axes.text(max(run.times) + 0.008 * most, y, f"{times[y]:.1f} ms · speed {run.speed:.2f}", **VALUE)
     label_rows(axes, range(len(runs)), runs)
     axes.set_ylim(len(runs) - 0.4, -0.6)
@@ -88,13 +66,12 @@ def time_chart(runs):
     axes.set_xlabel("milliseconds a step: median over rounds, the line from least to most; speed to chapter 06")
     axes.grid(axis="x")
     add_legend(axes, {run.row.group: GROUPS[run.row.group] for run in runs})
-    return svg_of(figure, "time", "Milliseconds a step of every run")
+    return image_of(figure, "Milliseconds a step of every run")
 
 
 def add_legend(axes, colors):
     """Colored squares above the chart."""
-    from matplotlib.patches import Patch
-    axes.legend(handles=[Patch(color=color, label=name) for name, color in colors.items()],
+    axes.legend(handles=[plt.Rectangle((0, 0), 1, 1, color=color, label=name) for name, color in colors.items()],
                 loc="lower left", bbox_to_anchor=(0, 1), ncol=len(colors), handlelength=1,
                 handleheight=1, borderaxespad=0.2, columnspacing=1.4)
 
@@ -110,7 +87,7 @@ def stacked(axes, y, height, parts, colors):
     return left
 
 
-def rank_bars(name, words, label, rows, colors, runs):
+def rank_bars(words, label, rows, colors, runs):
     """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]."""
     most = max(map(len, rows))
     thin = 0.8 if most == 1 else 0.42 if most <= 2 else 0.2
@@ -135,14 +112,14 @@ def rank_bars(name, words, label, rows, colors, runs):
     axes.grid(axis="x")
     used = {part for ranks in rows for parts in ranks for part, n in parts.items() if n}
     add_legend(axes, {part: color for part, color in colors.items() if part in used})
-    return svg_of(figure, name, words)
+    return image_of(figure, words)
 
 
 def memory_chart(runs):
     """Only runs that split their batch. The others hold the activations of the whole batch: beside their
     bars those of these runs would be too short to be read."""
     split = [run for run in runs if run.row.knows(SPLITTING)]
-    return rank_bars("memory", "Peak bytes of every rank by category",
+    return rank_bars("Peak bytes of every rank by category",
                      "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
                      [run.ranks for run in split], CATEGORIES, split)
 
@@ -152,7 +129,7 @@ def traffic_chart(runs):
     talking = [run for run in runs if run.sent]
     if not talking:
         return ""
-    return rank_bars("traffic", "Bytes that every rank sends in a step, by operation",
+    return rank_bars("Bytes that every rank sends in a step, by operation",
                      "MiB sent in a step, one bar a rank; the number is the largest rank's",
                      [run.traffic for run in talking],
                      OPERATIONS, talking)

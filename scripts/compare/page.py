@@ -86,7 +86,7 @@ def plan_cells(plan):
 
 
 def card(title, words, *parts):
-    body = "".join(f'<div class="scroll">{part}</div>' if part.startswith("<svg") else part for part in parts)
+    body = "".join(f'<div class="scroll">{part}</div>' if part.startswith("<img") else part for part in parts)
     return f'<section class="card"><h2>{title}</h2><p>{words}</p>{body}</section>'
 
 

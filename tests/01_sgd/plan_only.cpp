@@ -72,7 +72,6 @@ TEST_F(PlanOnly, RefusesWhatNobodyCanCount) {
 TEST_F(PlanOnly, RefusesWhatARunRefuses) {
   for (const auto& [chapter, flags] :
        std::vector<std::pair<std::string, std::string>>{{"04_clipping", "--micro-batch 3"},
-                                                        {"06_checkpointing", "--memory-limit 1MB"},
                                                         {"07_ddp", "--ranks 3"},
                                                         {"12_pipeline_parallel", "--pp 3"}}) {
     const std::vector<std::string> all = words("--model nano --batch 8 --data text.txt " + flags);

@@ -159,13 +159,12 @@ TEST_F(MeshBytes, OnTheWireByAxis) {
 }
 
 // All that travels counts, also where no axis predicts it: targets, losses, sums of a softmax,
-// what is validated and sampled.
+// what is validated.
 TEST_F(MeshBytes, OneAxisSendsWhatItsChapterSends) {
   for (const auto& [chapter, theirs, ours] : {std::tuple{"08_zero1", "--ranks 2", "--dp 2"},
                                               {"11_tensor_parallel", "--tp 2", "--tp 2"},
                                               {"12_pipeline_parallel", "--pp 2", "--pp 2"}}) {
-    const std::string flags =
-        "--layers 2 --batch 4 --micro-batch 2 --steps 1 --eval-every 1 --sample 2 ";
+    const std::string flags = "--layers 2 --batch 4 --micro-batch 2 --steps 1 --eval-every 1 ";
     EXPECT_EQ(on_the_wire(report("13_3d_parallel", flags + ours)),
               on_the_wire(report(chapter, flags + theirs)))
         << chapter;

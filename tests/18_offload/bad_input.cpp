@@ -44,9 +44,9 @@ TEST_P(BadOffload, InputsWithoutTheirFolder) {
       << end.err;
 }
 
-// Validation and samples go no way back: nobody would read what they wrote.
+// Validation goes no way back: nobody would read what they wrote.
 TEST_P(BadOffload, InputsWithoutRoomCannotTrainAndCanValidate) {
-  const std::string flags = "--recompute full --offload inputs --sample 2 --steps ";
+  const std::string flags = "--recompute full --offload inputs --steps ";
   EXPECT_EQ(run(cramped(), small_run(flags + "0")).status, 0);
   const Ended end = ended(cramped(), flags + "1");
   EXPECT_EQ(end.status, 2);

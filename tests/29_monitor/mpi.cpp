@@ -9,7 +9,7 @@ class MonitorProcesses : public SameTraceSmall {
   std::string curves(const Program& program, const std::string& flags) const {
     std::filesystem::remove_all(path("events"));
     train(program,
-          "--batch 8 --steps 2 --layers 2 --watch-every 1 --agc 0.05 --event-clock step "
+          "--batch 8 --steps 2 --layers 2 --watch-every 1 --event-clock step "
           "--events events " +
               flags);
     return read("events/curves/events.out.tfevents.000001.ladder");

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""scripts/curves.py and scripts/watch.py on traces and event files of short runs.
+"""scripts/curves.py on traces and event files of short runs.
 
     test_scripts.py --program ch29_monitor
 """
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -71,27 +70,6 @@ class Scripts(unittest.TestCase):
             status, text = self.script("curves.py", *words)
             self.assertEqual(status, 2, text)
             self.assertNotIn("Traceback", text)
-        before = (self.folder / "text.txt").read_bytes()
-        status, text = self.script("watch.py", "a.jsonl", "--once", "--out", "text.txt")
-        self.assertEqual((status, len(text.splitlines())), (2, 1), text)
-        self.assertEqual(before, (self.folder / "text.txt").read_bytes())
-        self.assertEqual(self.script("watch.py", "text.txt", "--once")[0], 2)
-
-    def test_the_page(self):
-        self.assertEqual(self.script("watch.py", "a.jsonl"), (0, ""))  # the run has ended
-        page = (self.folder / "a.jsonl.html").read_text()
-        self.assertNotIn("http-equiv=refresh", page)
-        self.assertEqual(page.count("<svg"), 3)
-        self.assertIn("4 steps, the last is step 3", page)
-        # While it runs, there may be half a line, and numbers that are none.
-        line = json.loads((self.folder / "a.jsonl").read_text().splitlines()[-1])
-        line.update(step=4, decimal={"loss": None, "grad_norm": None, "lr": 1e-3})
-        (self.folder / "e.partial").write_text((self.folder / "a.jsonl").read_text() + json.dumps(line) + '\n{"st')
-        self.assertEqual(self.script("watch.py", "e", "--once"), (0, ""))
-        page = (self.folder / "e.html").read_text()
-        self.assertIn("http-equiv=refresh", page)
-        self.assertEqual(len(re.findall("step 4: not finite", page)), 2)
-        self.assertNotIn("nan", page)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def faults_of(build, environment, folder):
     ours.train("".join(corpus(random) for _ in range(20)), 300)
     texts = [text for text in (corpus(random) for _ in range(300)) if text]
     wanted = ours.encode(texts, "tokenizer")
-    found = json.loads(environment.run("megatron", "-W", "ignore", "-c", THEIRS, folder).splitlines()[-1])
+    found = json.loads(environment.run("-W", "ignore", "-c", THEIRS, folder, folder=environment.folder / "megatron").splitlines()[-1])
     if [one[:-1] for one in found] != wanted:
         yield "Megatron reads other documents than ch24_tokenizer wrote"
     if {one[-1] for one in found} != {found[0][-1]}:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""A folder with a model and its tokenizer: AutoTokenizer and AutoModelForCausalLM of transformers 4 and
-5 open what --save wrote, and --load trains on a text with what they wrote. Takes the arguments of
+"""A folder with a model and its tokenizer: AutoTokenizer and AutoModelForCausalLM of transformers
+open what --save wrote, and --load trains on a text with what they wrote. Takes the arguments of
 test_transformers.py.
 """
 
 import sys
 
-from environment import WANTED
 from test_llama import LLAMA, LLAMA_FLAGS
 from test_mixtral import MIXTRAL, MIXTRAL_FLAGS
 from test_transformers import HERE, SMALL, SMALL_FLAGS, Transformers, main
@@ -35,20 +34,20 @@ class Folders(Transformers):
         cls.program.train(text, VOCAB, out=cls.tokenizer)
         for kind, (_, flags, chapter, _, steps) in MODELS.items():
             cls.save(kind, *flags, "--tokenizer", cls.tokenizer, "--lr", "0.01", "--steps", str(steps), chapter=chapter)
-        cls.answers = {version: cls.ask(version) for version in WANTED}
+        cls.answers = cls.ask()
 
     @classmethod
-    def jobs(cls, version):
+    def jobs(cls):
         for kind, config in CONFIGS.items():
             yield kind, {"open": str(cls.here / kind), "strings": cls.strings}
-            yield f"made {kind}", {"make": str(cls.made(version, kind)), "kind": kind, "config": config,
+            yield f"made {kind}", {"make": str(cls.made(kind)), "kind": kind, "config": config,
                                    "tokenizer": str(cls.tokenizer)}
 
     def test_they_read_what_we_save(self):
         ours = self.program.encode([self.ladder.text.read_text(), *self.strings], self.tokenizer)
-        for version, answers, kind in self.each(MODELS):
-            with self.subTest(version=version, name=kind):
-                theirs = answers[kind]
+        for kind in MODELS:
+            with self.subTest(kind):
+                theirs = self.answers[kind]
                 self.assertEqual(theirs["wrong"], {}, "missing or unexpected tensors")
                 self.assertEqual(theirs["model"], MODELS[kind][3])
                 self.assertEqual(theirs["ends"], [VOCAB - 1] * 3)
@@ -58,11 +57,11 @@ class Folders(Transformers):
                 self.compare(f"{kind} on tokens", CONFIGS[kind], self.losses[kind], theirs, "Ladder")
 
     def test_we_read_what_they_save(self):
-        for version, answers, kind in self.each(MODELS):
-            with self.subTest(version=version, name=kind):
+        for kind in MODELS:
+            with self.subTest(kind):
                 _, flags, chapter, *_ = MODELS[kind]
-                loss = self.ladder.loss(flags, self.made(version, kind), chapter=chapter)
-                self.compare(f"{kind} on tokens", CONFIGS[kind], loss, answers[f"made {kind}"], "transformers")
+                loss = self.ladder.loss(flags, self.made(kind), chapter=chapter)
+                self.compare(f"{kind} on tokens", CONFIGS[kind], loss, self.answers[f"made {kind}"], "transformers")
 
     def test_every_layout_reads_it(self):
         """The ranks share a file of tokens: tests/24_tokenizer/chapters.cpp."""

@@ -28,13 +28,13 @@ class Mixtral(Transformers):
     }
     REFUSED = {
         "num_experts_per_tok": ({"num_experts_per_tok": 2},
-                                "num_experts_per_tok is 2, but this model has 3", "45"),
+                                "num_experts_per_tok is 2, but this model has 3", True),
         "rms_norm_eps": ({"rms_norm_eps": 1e-4},
-                         "rms_norm_eps is 0.0001, but Ladder computes with 1e-05", "45"),
+                         "rms_norm_eps is 0.0001, but Ladder computes with 1e-05", True),
         "sliding_window": ({"sliding_window": TOKENS - 1},
-                           "sliding_window is 15, but this run has sequences of 16 tokens", "45"),
+                           "sliding_window is 15, but this run has sequences of 16 tokens", True),
         "rope_scaling": ({"rope_scaling": {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}},
-                         'rope_type is "linear"', "45"),
+                         'rope_type is "linear"', True),
     }
     CONFUSED = ["w1 and w3 swapped", "experts in another order", "router reversed"]
 

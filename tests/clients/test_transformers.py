@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real clients read what we save, and we read what they save: Hugging Face's transformers 4 and 5.
+"""Real clients read what we save, and we read what they save: Hugging Face's transformers.
 
     test_transformers.py --build build/cpu              skipped (status 77) unless installed
     test_transformers.py --build build/cpu --install    installs them in build/clients first
@@ -19,7 +19,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import WANTED, Environment, flags, run_tests
+from environment import Environment, flags, run_tests
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
@@ -107,19 +107,19 @@ class Transformers(unittest.TestCase):
         "50,257 tokens": {"config": WIDE, "flags": WIDE_FLAGS},
     }
     LAID_OUT = "BF16, shards"  # every layout reads it
-    # What config.json may say while the weights fit: key -> that, what the refusal says, and in which
-    # versions it is another function. 5 finds a head and does not tie it.
+    # What config.json may say while the weights fit: key -> that, what the refusal says, and
+    # whether it is another function: transformers finds a head and does not tie it.
     REFUSED = {
-        "n_head": ({"n_head": 8}, "n_head is 8, but this model has 4", "45"),
+        "n_head": ({"n_head": 8}, "n_head is 8, but this model has 4", True),
         "activation_function": ({"activation_function": "relu"},
-                                'is "relu", but Ladder computes with "gelu_new"', "45"),
+                                'is "relu", but Ladder computes with "gelu_new"', True),
         "layer_norm_epsilon": ({"layer_norm_epsilon": 1e-2},
-                               "layer_norm_epsilon is 0.01, but Ladder computes with 1e-05", "45"),
+                               "layer_norm_epsilon is 0.01, but Ladder computes with 1e-05", True),
         "scale_attn_weights": ({"scale_attn_weights": False},
-                               "scale_attn_weights is false, but Ladder computes with true", "45"),
+                               "scale_attn_weights is false, but Ladder computes with true", True),
         "scale_attn_by_inverse_layer_idx": ({"scale_attn_by_inverse_layer_idx": True},
-                                            "is true, but Ladder computes with false", "45"),
-        "tie_word_embeddings": ({"tie_word_embeddings": True}, "lm_head.weight is not the embedding", ""),
+                                            "is true, but Ladder computes with false", True),
+        "tie_word_embeddings": ({"tie_word_embeddings": True}, "lm_head.weight is not the embedding", False),
     }
     CONFUSED = []  # rows in other places, which the loss would show: "confuse" of models.py
 
@@ -133,7 +133,7 @@ class Transformers(unittest.TestCase):
         cls.plain.mkdir()
         for name in ("model.safetensors", "config.json"):
             shutil.copy(cls.here / cls.first / "current" / name, cls.plain)
-        cls.answers = {version: cls.ask(version) for version in WANTED}
+        cls.answers = cls.ask()
 
     @classmethod
     def begin(cls):
@@ -151,32 +151,28 @@ class Transformers(unittest.TestCase):
         cls.losses[name] = cls.ladder.trained(*flags, "--save", cls.here / name, **how)
 
     @classmethod
-    def ask(cls, version):
-        """All answers of one version: name -> what models.py says."""
-        jobs = dict(cls.jobs(version))
+    def ask(cls):
+        """name -> what models.py says"""
+        jobs = dict(cls.jobs())
         data = {"text": str(cls.ladder.text), "tokens": TOKENS, "kind": cls.KIND, "config": cls.CONFIG}
-        printed = cls.environment.run(version, HERE / "models.py",
+        printed = cls.environment.run(HERE / "models.py",
                                       json.dumps([{**data, **job} for job in jobs.values()]))
         return dict(zip(jobs, json.loads(printed.splitlines()[-1])))
 
     @classmethod
-    def jobs(cls, version):
+    def jobs(cls):
         for name in cls.SAVED:
             yield name, {"load": str(cls.here / name)}
         for how in cls.CONFUSED:
             yield how, {"load": str(cls.here / cls.first), "confuse": how}
         for name, job in cls.MADE.items():
-            yield name, {**job, "make": str(cls.made(version, name))}
+            yield name, {**job, "make": str(cls.made(name))}
         for key, (change, _, _) in cls.REFUSED.items():
-            yield key, {"load": str(cls.made(version, key)), "with": change, "change": str(cls.plain)}
+            yield key, {"load": str(cls.made(key)), "with": change, "change": str(cls.plain)}
 
     @classmethod
-    def made(cls, version, name):
-        return cls.here / f"{name} by {version}"
-
-    def each(self, names):
-        """(version, its answers, name)"""
-        return ((version, answers, name) for version, answers in self.answers.items() for name in names)
+    def made(cls, name):
+        return cls.here / f"{name} by them"
 
     def compare(self, what, config, ours, theirs, saved_by):
         allowed = tolerance(config, theirs["f64"])
@@ -189,50 +185,49 @@ class Transformers(unittest.TestCase):
         self.assertGreater(abs(one["f64"] - another["f64"]), tolerance(self.CONFIG, one["f64"]), what)
 
     def test_they_read_what_we_save(self):
-        for version, answers, name in self.each(self.SAVED):
-            with self.subTest(version=version, name=name):
-                theirs, config = answers[name], self.SAVED[name].get("config", self.CONFIG)
-                self.assertTrue(theirs["version"].startswith(version))
+        for name in self.SAVED:
+            with self.subTest(name):
+                theirs, config = self.answers[name], self.SAVED[name].get("config", self.CONFIG)
                 self.assertEqual(theirs["wrong"], {}, "missing or unexpected tensors")
                 self.assertEqual(theirs["tied"], config["tie_word_embeddings"])
                 self.assertEqual(theirs["generated"], 4)
                 self.compare(name, config, self.losses[name], theirs, "Ladder")
 
     def test_we_read_what_they_save(self):
-        for version, answers, name in self.each(self.MADE):
-            with self.subTest(version=version, name=name):
-                directory, job = self.made(version, name), {"config": self.CONFIG, "flags": self.FLAGS, **self.MADE[name]}
+        for name in self.MADE:
+            with self.subTest(name):
+                directory, job = self.made(name), {"config": self.CONFIG, "flags": self.FLAGS, **self.MADE[name]}
                 self.assertEqual(len(list(directory.glob("*.index.json"))), "shards" in job)
                 ours = self.ladder.loss(job["flags"], directory)
-                self.compare(name, job["config"], ours, answers[name], "transformers")
-                self.assertEqual(answers[name]["tied"], job["config"]["tie_word_embeddings"])
-                if answers[name]["tied"]:
+                self.compare(name, job["config"], ours, self.answers[name], "transformers")
+                self.assertEqual(self.answers[name]["tied"], job["config"]["tie_word_embeddings"])
+                if self.answers[name]["tied"]:
                     self.assertEqual(self.ladder.loss([*job["flags"], TIED], directory), ours,
                                      "a head that is the embedding, and a copy of it")
 
     def test_every_layout_reads_it(self):
-        for version, _, name in self.each([self.LAID_OUT]):
-            with self.subTest(version=version, name=name):
-                wanted = self.ladder.loss(self.FLAGS, self.made(version, name))
+        for name in [self.LAID_OUT]:
+            with self.subTest(name):
+                wanted = self.ladder.loss(self.FLAGS, self.made(name))
                 for chapter, flags in LAYOUTS.items():
-                    found = self.ladder.loss([*self.FLAGS, *flags], self.made(version, name), chapter=chapter)
+                    found = self.ladder.loss([*self.FLAGS, *flags], self.made(name), chapter=chapter)
                     self.assertEqual(found, wanted, chapter)
 
     def test_we_refuse_what_we_do_not_compute(self):
-        for version, answers, key in self.each(self.REFUSED):
-            with self.subTest(version=version, name=key):
-                _, message, versions = self.REFUSED[key]
-                done, _ = self.ladder.run(*self.FLAGS, "--steps", "1", "--load", self.made(version, key))
+        for key in self.REFUSED:
+            with self.subTest(key):
+                _, message, seen = self.REFUSED[key]
+                done, _ = self.ladder.run(*self.FLAGS, "--steps", "1", "--load", self.made(key))
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(message, done.stderr)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-                if version in versions:  # what is refused would not go unseen
-                    self.other(answers[self.first], answers[key], key)
+                if seen:  # what is refused would not go unseen
+                    self.other(self.answers[self.first], self.answers[key], key)
 
     def test_rows_in_other_places_would_be_seen(self):
-        for version, answers, how in self.each(self.CONFUSED):
-            with self.subTest(version=version, name=how):
-                self.other(answers[self.first], answers[how], how)
+        for how in self.CONFUSED:
+            with self.subTest(how):
+                self.other(self.answers[self.first], self.answers[how], how)
 
     @classmethod
     def table(cls):

@@ -17,9 +17,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
-#include "common/run/batch_trial.h"
 #include "common/run/ending.h"
 #include "kernels/check.h"
 
@@ -63,24 +61,6 @@ TEST(RunMain, StatusAndLine) {
                    "less\n"));
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a\\x0ab\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
-}
-
-// Ranks that share a device: one has its memory, and nothing is left for the other.
-TEST(RunMain, NamesABatchThatFitsThoughOneRankHasItsMemory) {
-  const auto body = [] {
-    const int64_t batch = trial_batch("--batch", 8);
-    memory_is_of_device();
-    run_threads(2, [&](Comm& comm) {
-      const bool enough = batch <= 3;
-      if (comm.rank() == 0 || enough) memory_is_there(&comm);
-      if (batch == 8) comm.barrier();  // in the run itself rank 0 comes first
-      if (comm.rank() == 1) throw OutOfMemory("no memory for x");
-    });
-  };
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(run_main(body), 2);
-  const std::string line = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(line.ends_with(" takes less: --batch 3 fits\n")) << line;
 }
 
 // Only the first of the copies prints it.

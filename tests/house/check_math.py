@@ -3,7 +3,7 @@
 
 They differ between versions of the library and between processors; kernels/math.h has functions
 that do not. What is exact everywhere (sqrt, fma, floor, ldexp, frexp and such) may be called. CUDA
-keeps its own promise. An unqualified exp is that of kernels/cpu/simd.h, on vectors.
+keeps its own promise, and a toy compares only with itself. An unqualified exp is that of kernels/cpu/simd.h, on vectors.
 
 Device code does not count bits with <bit>: nvcc 13.0 makes constants of std::bit_width of 64 bits
 and of std::countr_zero. Headers that kernels include count as device code.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Scripts say at once what is wrong with a call, and leave nothing half done."""
+"""Scripts that judge: they call wrong what is wrong, and right what is right; and the text that all train on."""
 
 import contextlib
 import hashlib
@@ -22,36 +22,9 @@ import gpu_measure  # noqa: E402
 import gpu_runs  # noqa: E402
 import nightly  # noqa: E402
 import readme_commands  # noqa: E402
-from measure import machine  # noqa: E402
 
 
 class Calls(FromAFolder):
-    def test_setup(self):
-        done = self.call("setup.sh", path="")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        for words in ["no apt-get here, so nothing is installed", "highway-devel", "brew install", "not tried"]:
-            self.assertIn(words, done.stderr)
-        self.pretend("apt-get")
-        self.pretend("dpkg-query", text="#!/bin/sh\nprintf installed\n")
-        system = self.here / "os-release"
-        for name, known in [("debian 12", True), ("debian 13", True), ("ubuntu 24.04", True), ("debian 14", False)]:
-            system.write_text('ID={}\nVERSION_ID="{}"\n'.format(*name.split()))
-            done = self.call("setup.sh", "--all", LADDER_OS_RELEASE=str(system))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(f"this is '{name}'" not in done.stdout, known, done.stdout)
-
-    def test_bundle_leaves_nothing_unfinished(self):
-        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++")
-        done = self.call("bundle_deps.sh", "deps", path="")
-        self.assertEqual((done.returncode, self.left()), (2, []))
-        self.assertIn("no program 'bible'", done.stderr)
-        self.pretend("bible")
-        for _ in range(2):  # the first is not in the way of the second
-            done = self.call("bundle_deps.sh", self.here / "deps")
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn("include/boost", done.stderr)  # which no package has brought
-            self.assertEqual(self.left(), [])
-
     def test_text(self):
         for name in ("dirname", "mkdir", "python3", "wc"):
             (self.programs / name).symlink_to(shutil.which(name))
@@ -66,71 +39,6 @@ class Calls(FromAFolder):
         done = self.call("text.sh", "text.txt", path="")
         self.assertEqual((done.returncode, self.left()), (2, ["out"]))
         self.assertIn("no program 'bible'; scripts/setup.sh installs it", done.stderr)
-
-    def test_wrong_calls(self):
-        """One line on stderr, status 2, nothing written."""
-        (self.here / "text").write_text("no archive")
-        self.pretend("apt-get", "dpkg-query", "cmake", text="#!/bin/sh\nexit 1\n")
-        for words, said in [("gpu_check.sh --pack", "--pack takes the name of a file"),
-                            ("gpu_check.sh --pack none/file", "--pack none/file: legal is a file in a folder"),
-                            ("gpu_check.sh --pack file --march", "--march takes a value"),
-                            ("gpu_check.sh --pack file --only speed", "--pack FILE takes --architectures"),
-                            ("gpu_check.sh --run", "--run takes the name of a file"),
-                            ("gpu_check.sh --run none", "--run none: no such file"),
-                            ("gpu_check.sh --run text", "--run text: not what --pack makes"),
-                            ("gpu_check.sh --run text --only speed,none", "'speed,none'; legal are some of kernels,"),
-                            ("gpu_check.sh --run text --limit 9", "'9'; legal are 10 and more seconds"),
-                            ("gpu_check.sh --run text --out text", "--out text: no folder"),
-                            ("gpu_check.sh --none", "unrecognized arguments: --none"),
-                            ("nightly.sh --part none", "legal: --build DIR, --part data|model|mesh|"),
-                            ("nightly.sh --build none", "--build none: no folder bin"),
-                            ("chapter_diff.sh 99", "where NN is one of 02, 03"),
-                            ("compare.sh --data nope.txt", "nope.txt: no such file"),
-                            ("compare.sh --steps x", "--steps: 'x'; legal are whole numbers from 1 on"),
-                            ("compare.sh --steps 0", "--steps: '0'; legal are whole numbers from 1 on"),
-                            ("compare.sh --steps " + "9" * 30, "9'; legal are whole numbers from 1 on"),
-                            ("setup.sh --all --none", "unknown argument '--none'; legal: --all, --peers"),
-                            ("fuzz.sh x", "'x'; legal are whole numbers of seconds from 1 on"),
-                            ("fuzz.sh 600 safetensors none", "no target 'none'; legal: config"),
-                            ("torture.sh --build none", "--build none: no program of chapters 02, 10, 28"),
-                            ("torture.sh --seed x", "argument --seed: invalid int value: 'x'"),
-                            ("measure.py", "measure.py: usage: scripts/measure.py NN, where NN is one of 01,"),
-                            ("measure.py 99", "measure.py: usage: scripts/measure.py NN, where NN is one of 01,"),
-                            ("chapter_budget.py --none", "chapter_budget.py: --none: legal are no arguments"),
-                            ("unicode_table.py --none", "unicode_table.py: usage: scripts/unicode_table.py [--check]")]:
-            with self.subTest(words[:40]):
-                done = self.call(*words.split())
-                self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", ["text"]))
-                self.assertIn(said, done.stderr)
-                self.assertRegex(done.stderr, r"^\w+\.(sh|py): [^\n]*\n$")
-
-    def test_pictures_ask_for_matplotlib_before_anything_is_measured(self):
-        for script, *words in [["scripts/timeline_svg.py", "none.json", "--out", "step.svg"],
-                               ["bench/shaped_link.py", "--picture", "step.svg"]]:
-            # -S: without installed packages.
-            done = subprocess.run([sys.executable, "-S", ROOT / script, *words], cwd=self.here,
-                                  capture_output=True, text=True, timeout=60)
-            self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", []))
-            self.assertIn("no matplotlib", done.stderr)
-
-    @unittest.skipIf(shutil.which("nvidia-smi"), "there may be a GPU here")
-    def test_without_a_gpu_nothing_is_built(self):
-        done = self.call("gpu_check.sh")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("no GPU here: nvidia-smi finds none", done.stderr)
-
-    def test_a_step_becomes_a_row(self):
-        """Of a program that only writes a report: of 2 ms and 3 MiB."""
-        report = {"step_ms_median": 2, "memory": [{"rank": 0, "Param": {"predicted": 0, "measured": 1 << 20},
-                                                   "Optim": {"predicted": 0, "measured": 2 << 20}}]}
-        self.pretend("ch05_mixed_precision", text=f"""#!/bin/sh
-for word; do case $word in --report=*) echo '{json.dumps(report)}' >"${{word#--report=}}" ;; esac; done
-""")
-        done = subprocess.run([sys.executable, ROOT / "bench/peers/gpu_step.py", "--programs=ladder",
-                               "--rows=gpt2-124m", f"--bin={self.programs}", "--backend=cpu"],
-                              cwd=self.here, capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"gpt2-124m \| Ladder 05 \| 32 \| 2.0 \| 16,384,000 \|.*\| 0.0 \|")
 
     def bits(self, change=lambda bits: bits, status=0, name=None):
         """scripts/bits.py on a program that writes the golden bits, or others."""
@@ -232,11 +140,6 @@ class Tables(unittest.TestCase):
             self.assertRegex(nightly.told(part.__name__), "^(chapter|the same)")
             self.assertTrue(all((ROOT / "chapters" / run.chapter).is_dir() for run in runs))
 
-    def test_generations_of_one_machine_differ(self):
-        core = "cpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f\n"
-        self.assertRegex(machine(core.format(17)), r"^AMD EPYC \(family 25, model 17\), \d+ cores, AVX-512$")
-        self.assertTrue(machine("processor\t: 0\nFeatures\t: fp asimd\n").startswith("?, "))
-
 
 class ReadmeCommands(unittest.TestCase):
     def faults(self, text):
@@ -253,13 +156,6 @@ class ReadmeCommands(unittest.TestCase):
                             ("It ends with status 3:\n\n```sh\nexit 3\n```\n", 0), ("They differ:\n\n```sh\nexit 2\n```\n", 1),
                             (run.format("a"), 0), (run.format("b"), 1)]:
             self.assertEqual(len(self.faults(text)), count, text)
-
-    def test_shorter(self):
-        program = "build/cpu/bin/ch01_sgd --data runs/bible.txt"
-        for text, short in [(f"{program} --steps 500\n", f"{program} --steps 3\n"), (f"{program}\n", f"{program} --steps 3\n"),
-                            ("run --steps 500\n", "run --steps 500\n"),
-                            ('FLAGS="--data runs/bible.txt"\n', 'FLAGS="--data runs/bible.txt"\n'), ("cmake --preset cpu\nscripts/setup.sh\n", "")]:
-            self.assertEqual(readme_commands.shortened(text, 3), short)
 
 
 if __name__ == "__main__":

@@ -95,17 +95,6 @@ TEST(Arena, LargeTensorsBeginAHugePage) {
   EXPECT_EQ(arena.current().total(), first.bytes() + second.bytes());
 }
 
-TEST(Arena, DryRunCountsWithoutMemory) {
-  Arena arena(Arena::Mode::DryRun);
-  const int64_t petabyte = int64_t{1} << 50;
-  const Tensor x = arena.alloc(Mem::Param, "huge", Dtype::U8, {petabyte});
-  EXPECT_TRUE(arena.dry_run());
-  EXPECT_FALSE(x);
-  EXPECT_EQ(x.size(), petabyte);
-  EXPECT_EQ(arena.current()[Mem::Param], petabyte);
-  EXPECT_EQ(arena.peak().total(), petabyte);
-}
-
 TEST(Arena, RefusesWhatIsNotItsOwn) {
   Arena arena, other;
   Tensor x = other.alloc(Mem::Param, "x", Dtype::F32, {4}), null;

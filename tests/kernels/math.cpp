@@ -1,5 +1,5 @@
 // The elementary functions: their errors, against the C library in a longer format, and their bits,
-// which no compiler and no processor may change. bench_math tries all floats.
+// which no compiler and no processor may change.
 #include "kernels/math.h"
 
 #include <bit>
