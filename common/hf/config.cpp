@@ -165,7 +165,9 @@ json gpt2_config(const GptConfig& config) {
 bool check_gpt2(json theirs, const GptConfig& config) {
   model_type(theirs, {"gpt2"});
   constexpr const char* kActivation = "activation_function";
-  if (std::ranges::count(kTanhGelu, theirs.value(kActivation, json())) > 0)
+  const json activation = theirs.value(kActivation, json());
+  if (std::ranges::any_of(kTanhGelu,
+                          [&](std::string_view name) { return activation == json(name); }))
     theirs[kActivation] = "gelu_new";
   check_keys(theirs, gpt2_config(config),
              {{"n_layer", 12, "--layers"},

@@ -46,7 +46,7 @@ class Corpus : public Programs {
     std::vector<int> groups;
     for (const nlohmann::json& line : lines(name))
       for (const Planted& document : all_)
-        if (document.id == line.at("id")) groups.push_back(document.group);
+        if (document.id == line.at("id").get<std::string>()) groups.push_back(document.group);
     std::ranges::sort(groups);
     return groups;
   }

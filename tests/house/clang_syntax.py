@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Everything that a build compiles with GCC is C++ to Clang 16, too.
+
+    clang_syntax.py --build DIR    DIR has compile_commands.json
+
+No code is made (-fsyntax-only), so this takes minutes where a build takes half an hour. What differs
+only when a program runs is for scripts/machines.sh, by night.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CLANG = "clang++-16"
+SKIPPED = 77
+
+
+def words_of(entry):
+    """Of a command for GCC what changes syntax, and the header that is precompiled ("": none). Levels of
+    optimization and warnings do not, but for the warning that is always an error."""
+    flags, header, words = [], "", iter(shlex.split(entry["command"])[1:])
+    for word in words:
+        if word == "-include":
+            header = next(words)
+        elif word in ("-isystem", "-x"):
+            flags += [word, next(words)]
+        elif word.startswith(("-D", "-I", "-std", "-m", "-f", "-Werror=")):
+            flags.append(word)
+    return flags, header
+
+
+def compiled(*words):
+    """What Clang says against it; "": nothing."""
+    # omp.h lies where GCC keeps it: after Clang's own headers.
+    gcc = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True).stdout.strip()
+    run = subprocess.run([CLANG, *words, f"-idirafter{gcc}", "-ferror-limit=3", "-fno-caret-diagnostics",
+                          "-Wno-pragma-system-header-outside-header"], capture_output=True, text=True)
+    return run.stderr if run.returncode else ""
+
+
+class Headers:
+    """Those that GCC precompiles, made anew for Clang: one of each kind of flags."""
+
+    def __init__(self, folder):
+        self.folder, self.made = Path(folder), {}
+
+    def flags(self, header, flags):
+        """What takes the header in."""
+        if not header:
+            return []
+        key = (header, *(word for word in flags if not word.startswith(("-D", "-I"))))
+        if key not in self.made:
+            name = self.folder / f"{len(self.made)}.pch"
+            said = compiled("-x", "c++-header", *flags, header, "-o", str(name))
+            self.made[key] = ["-include", header] if said else ["-include-pch", str(name)]
+        return self.made[key]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, type=Path)
+    build = parser.parse_args().build
+    if not shutil.which(CLANG):
+        print(f"skipped: no {CLANG} here; scripts/setup.sh installs it on Debian 12")
+        sys.exit(SKIPPED)
+    entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        headers, jobs = Headers(folder), {}
+        for entry in entries:
+            flags, header = words_of(entry)
+            if not entry["file"].endswith("cmake_pch.hxx.cxx"):
+                jobs[("-fsyntax-only", *flags, *headers.flags(header, flags), entry["file"])] = None
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            faults = [said for said in pool.map(lambda words: compiled(*words), jobs) if said]
+    print(*faults, f"{len(jobs)} sources, {len(faults)} with errors", sep="\n")
+    sys.exit(not jobs or bool(faults))
+
+
+if __name__ == "__main__":
+    main()
