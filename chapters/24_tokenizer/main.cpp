@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <ctime>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,12 +56,26 @@ struct Files {
   }
 };
 
+/// What in a text is passed over, or taken as it is.
+struct Faults {
+  Utf8 utf8 = Utf8::Refuse;
+  int64_t bad_lines = 0;
+
+  void add_to(CommandLine& line) {
+    line.add("--utf8", utf8, "bytes that are no valid UTF-8: refuse, or take bytes as they are");
+    line.add("--bad-lines", bad_lines, "lines of *.jsonl that are no document and are passed over");
+  }
+  /// @throws UserError
+  void check() const {
+    if (bad_lines < 0) throw UserError("--bad-lines must be at least 0, not {}", bad_lines);
+  }
+};
+
 struct TrainOptions {
   int64_t vocab = 8192, show = 10;
   Split split = Split::Gpt2;
   Ties ties = Ties::Hf;
   Trainer trainer = Trainer::Fast;
-  Utf8 utf8 = Utf8::Refuse;
 
   void add_to(CommandLine& line) {
     line.group("24_tokenizer train");
@@ -68,7 +83,6 @@ struct TrainOptions {
     line.add("--split", split, "whose pattern cuts the text into pieces");
     line.add("--ties", ties, "which of equally frequent pairs is merged first, as whose trainer");
     line.add("--trainer", trainer, "plain counts all pairs anew for each merge");
-    line.add("--utf8", utf8, "bytes that are no valid UTF-8: refuse, or take bytes as they are");
     line.add("--show", show, "merges that are printed");
   }
   /// @throws UserError
@@ -90,8 +104,8 @@ struct TokenizerOptions {
     line.group("24_tokenizer encode and decode");
     line.add("--tokenizer", path, "a directory or file: tokenizer.json, vocab.json, *.tiktoken");
     line.add("--split", split, "for a file of ranks, which has no pattern: gpt2, llama3 or cl100k");
-    line.add("--end-of-text", end_of_text, "for a file of ranks: the id of <|endoftext|>",
-             {.shown_default = "the number of ranks"});
+    line.add("--end-of-text", end_of_text, "the id of the token that ends a text",
+             {.shown_default = "what the tokenizer's files say"});
     line.add("--tokens", tokens, "numbers of the token file; auto: the narrowest that suffices",
              {.legal = {"auto", "uint16", "uint32"}});
   }
@@ -104,14 +118,12 @@ struct TokenizerOptions {
 };
 
 struct EncodeFlags {
-  EncodeOptions encode;
   TokenFile format = TokenFile::Raw;
+  bool allow_special = false;
 
   void add_to(CommandLine& line) {
     line.add("--format", format, "of the token file; megatron writes X.idx beside X.bin");
-    line.add("--utf8", encode.utf8,
-             "bytes that are no valid UTF-8: refuse, or take them as they are");
-    line.add("--allow-special", encode.allow_special,
+    line.add("--allow-special", allow_special,
              "text that spells a special token becomes that token");
   }
 };
@@ -133,7 +145,7 @@ Tokenizer finished(const Vocabulary& vocabulary, Split split) {
   made.tokens = vocabulary.tokens();
   made.merges = vocabulary.merges();
   made.end_of_text = static_cast<uint32_t>(made.tokens.size());
-  made.special[kEndOfText] = *made.end_of_text;
+  made.added[kEndOfText] = {.id = *made.end_of_text};
   made.tokens.emplace_back(kEndOfText);
   return made;
 }
@@ -156,9 +168,14 @@ int64_t text_bytes(const std::vector<WordCount>& words) {
   return bytes;
 }
 
-std::vector<WordCount> read_words(const Files& files, const TrainOptions& o) {
-  Documents documents(files.data, o.utf8);
-  std::vector<WordCount> words = count_words(documents, o.split, files.threads);
+void print_bad_lines(int64_t lines) {
+  if (lines > 0) fmt::print("{} lines are no documents, and are passed over\n", lines);
+}
+
+std::vector<WordCount> read_words(const Files& files, const Faults& faults, Split split) {
+  Documents documents(files.data, faults.utf8, {}, faults.bad_lines);
+  std::vector<WordCount> words = count_words(documents, split, files.threads);
+  print_bad_lines(documents.bad_lines());
   if (words.empty()) throw UserError("--data {}: holds no text", files.data.front());
   return words;
 }
@@ -205,10 +222,10 @@ void print_encoded(const EncodeReport& report, const TokenWriter& writer) {
              bytes / report.processor_seconds / 1e6);
 }
 
-void train(const Files& files, const TrainOptions& o) {
+void train(const Files& files, const Faults& faults, const TrainOptions& o) {
   check_tokenizer_place(files.out, named_paths("--data", files.data));
   const std::clock_t start = std::clock();
-  const std::vector<WordCount> words = read_words(files, o);
+  const std::vector<WordCount> words = read_words(files, faults, o.split);
   Vocabulary vocabulary(o.ties, o.vocab - 1);
   const Progress progress(words, vocabulary, o.show);
   if (o.trainer == Trainer::Plain) {
@@ -232,14 +249,20 @@ void check_out(const Files& files, const TokenizerOptions& o, const std::string&
   require_own_place({"--out", out}, taken);
 }
 
-void encode(const Files& files, const TokenizerOptions& o, EncodeFlags flags) {
+void encode(const Files& files, const Faults& faults, const TokenizerOptions& o,
+            const EncodeFlags& flags) {
   const Tokenizer tokenizer = o.read();
   check_out(files, o, files.out);
   if (flags.format == TokenFile::Megatron) check_out(files, o, index_path(files.out));
-  flags.encode.threads = files.threads;
   TokenWriter writer(files.out, flags.format, token_kind(o.tokens, tokenizer));
-  const EncodeReport report = encode_files(tokenizer, files.data, flags.encode, writer);
+  const EncodeReport report = encode_files(tokenizer, files.data,
+                                           {.utf8 = faults.utf8,
+                                            .allow_special = flags.allow_special,
+                                            .bad_lines = faults.bad_lines,
+                                            .threads = files.threads},
+                                           writer);
   writer.commit();
+  print_bad_lines(report.bad_lines);
   print_encoded(report, writer);
 }
 
@@ -262,6 +285,7 @@ constexpr const char* kCommands = "train, encode, decode";
 void run(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   Files files;
+  Faults faults;
   const auto read = [&](const char* what, auto&... options) {
     CommandLine(fmt::format("24_tokenizer {}: {}", command, what))
         .read(argc - 1, argv + 1, files, options...);
@@ -271,11 +295,12 @@ void run(int argc, char** argv) {
   EncodeFlags encoding;
   DecodeFlags decoding;
   if (command == "train") {
-    read("learns merges from text, and writes a tokenizer to the directory --out", training);
-    train(files, training);
+    read("learns merges from text, and writes a tokenizer to the directory --out", training,
+         faults);
+    train(files, faults, training);
   } else if (command == "encode") {
-    read("text to a file of tokens", tokenizer, encoding);
-    encode(files, tokenizer, encoding);
+    read("text to a file of tokens", tokenizer, encoding, faults);
+    encode(files, faults, tokenizer, encoding);
   } else if (command == "decode") {
     read("a file of tokens to text", tokenizer, decoding);
     decode(files, tokenizer, decoding);
@@ -292,5 +317,11 @@ void run(int argc, char** argv) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  return ladder::run_main([&] { ladder::run(argc, argv); });
+  return ladder::run_main([&] {
+    try {
+      ladder::run(argc, argv);
+    } catch (const std::bad_alloc&) {
+      throw ladder::UserError("memory is too small; fewer --threads take less");
+    }
+  });
 }

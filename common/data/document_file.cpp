@@ -97,6 +97,16 @@ void DocumentFile::check_index() {
                               one.begin, one.end, end));
       end = one.end;
     }
+  // The third array: the first sequence of each document, and the end.
+  std::vector<std::byte> firsts;
+  for (int64_t first = 0; first <= count_; first += kIndexPart) {
+    firsts.resize(static_cast<size_t>(8 * std::min(kIndexPart, count_ + 1 - first)));
+    index_->read(kIndexHeader + 12 * count_ + 8 * first, firsts);
+    for (int64_t i = 0; 8 * i < std::ssize(firsts); ++i)
+      if (number(firsts, 8 * i) != first + i)
+        disagrees(fmt::format("document {} begins with sequence {}, not {}", first + i,
+                              number(firsts, 8 * i), first + i));
+  }
   if (end != size_ || options_.format.header != 0)
     disagrees(fmt::format("it has {} tokens, and the file {}", end, size_));
 }

@@ -56,20 +56,18 @@ class Reader : public nlohmann::json_sax<json> {
   }
   bool number_integer(int64_t value) override { return number(std::to_string(value)); }
   bool number_unsigned(uint64_t value) override { return number(std::to_string(value)); }
-  bool number_float(double, const std::string&) override { return in_object("a number"); }
+  /// A whole number that is too long for an integer comes here, too.
+  bool number_float(double, const std::string& shown) override {
+    const bool is_whole = shown.find_first_not_of("-0123456789") == std::string::npos;
+    return is_whole ? number(shown) : in_object("a number");
+  }
   bool boolean(bool) override { return in_object("a Boolean"); }
   bool null() override { return in_object(field_ == &fields_[0] ? "null" : ""); }
   bool binary(json::binary_t&) override { return true; }
   bool start_object(size_t) override {
-    const bool legal = depth_ == 0 || in_object("an object");
-    ++depth_;
-    return legal;
+    return (depth_ == 0 || in_object("an object")) && go_deeper();
   }
-  bool start_array(size_t) override {
-    const bool legal = in_object("an array");
-    ++depth_;
-    return legal;
-  }
+  bool start_array(size_t) override { return in_object("an array") && go_deeper(); }
   bool end_object() override { return end(); }
   bool end_array() override { return end(); }
   bool parse_error(size_t at, const std::string&, const json::exception&) override {
@@ -87,6 +85,11 @@ class Reader : public nlohmann::json_sax<json> {
   bool fail(std::string why) {
     wrong = std::move(why);
     return false;
+  }
+  bool go_deeper() {
+    if (++depth_ > kDeepestJson)
+      return fail(fmt::format("nested deeper than {} levels", kDeepestJson));
+    return true;
   }
   bool end() {
     --depth_;

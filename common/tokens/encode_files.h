@@ -16,23 +16,20 @@ namespace ladder {
 struct EncodeOptions {
   Utf8 utf8 = Utf8::Refuse;
   bool allow_special = false;  ///< a text that spells a special token becomes that token
+  int64_t bad_lines = 0;       ///< how many lines that are no document are passed over
   int threads = 1;
 };
 
 /// What encode_files() counts.
 struct EncodeReport {
-  int64_t bytes = 0;
+  int64_t bytes = 0, bad_lines = 0;
   Encoder::Stats cache;
   double processor_seconds = 0;  ///< of all threads
 };
 
-/// Appends the tokens of a text. @param allow_special as in EncodeOptions
-void encode_text(Encoder& encoder, const Tokenizer& tokenizer, std::string_view text,
-                 bool allow_special, std::vector<uint32_t>& out);
-
-/// Writes the tokens of each document of `paths`. After each document it writes the end of text, if
-/// the tokenizer has one.
-/// @throws UserError; then there is no file under the writer's names
+/// Writes the tokens of each document of `paths`, and the end of text after each of them.
+/// @throws UserError, also if the tokenizer has no end of text; then there is no file under the
+/// writer's names
 EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::string>& paths,
                           const EncodeOptions& options, TokenSink& writer);
 

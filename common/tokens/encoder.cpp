@@ -19,17 +19,71 @@ MergeTable::MergeTable(const Tokenizer& tokenizer)
   for (const Merge& m : tokenizer.merges) pairs_[pair_key(m.left, m.right)] = {m.rank, m.result};
   if (!tokenizer.whole_words) return;
   for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id)
-    if (!tokenizer.tokens[id].empty() && !tokenizer.is_special(id))
+    if (!tokenizer.tokens[id].empty() && !tokenizer.added_token(id))
       whole_.emplace(tokenizer.tokens[id], id);
 }
 
-Encoder::Encoder(const Tokenizer& tokenizer)
+void AddedTokens::add(std::string_view text, const AddedToken& token) {
+  uint32_t node = 0;
+  for (const char c : text) {
+    uint32_t& next = next_[pair_key(node, static_cast<unsigned char>(c))];
+    if (next == 0) {
+      next = static_cast<uint32_t>(ends_.size());
+      ends_.push_back(nullptr);
+    }
+    node = next;
+  }
+  ends_[node] = &token;
+}
+
+AddedTokens::Found AddedTokens::find(std::string_view text, size_t begin) const {
+  for (; begin < text.size(); ++begin) {
+    Found found{begin, begin, nullptr};
+    uint32_t node = 0;
+    for (size_t at = begin; at < text.size(); ++at) {
+      const uint32_t* next = next_.find(pair_key(node, static_cast<unsigned char>(text[at])));
+      if (!next) break;
+      node = *next;
+      if (ends_[node]) found = {begin, at + 1, ends_[node]};
+    }
+    if (found.token) return found;
+  }
+  return {text.size(), text.size(), nullptr};
+}
+
+namespace {
+
+std::vector<AddedTokens> added_tokens(const Tokenizer& tokenizer, bool allow_special) {
+  std::vector<AddedTokens> all;
+  for (const bool normalized : {false, true}) {
+    AddedTokens some;
+    bool is_wanted = false;
+    for (const auto& [text, token] : tokenizer.added) {
+      if (token.normalized != normalized) continue;
+      some.add(text, token);
+      is_wanted |= allow_special || !token.special;
+    }
+    if (is_wanted) all.push_back(std::move(some));
+  }
+  return all;
+}
+
+}  // namespace
+
+Encoder::Encoder(const Tokenizer& tokenizer, bool allow_special)
     : split_(tokenizer.split),
+      allow_special_(allow_special),
       merges_(std::make_shared<const MergeTable>(tokenizer)),
+      added_(
+          std::make_shared<const std::vector<AddedTokens>>(added_tokens(tokenizer, allow_special))),
       cache_(kCacheEntries) {}
 
 Encoder::Encoder(const Encoder& other)
-    : split_(other.split_), merges_(other.merges_), cache_(kCacheEntries) {}
+    : split_(other.split_),
+      allow_special_(other.allow_special_),
+      merges_(other.merges_),
+      added_(other.added_),
+      cache_(kCacheEntries) {}
 
 void Encoder::merge(std::string_view piece) {
   ids_.clear();
@@ -82,6 +136,24 @@ void Encoder::keep(const Piece& piece) {
 }
 
 void Encoder::encode(std::string_view text, std::vector<uint32_t>& out) {
+  encode_rest(0, text, out);
+}
+
+void Encoder::encode_rest(size_t added, std::string_view text, std::vector<uint32_t>& out) {
+  if (added == added_->size()) return encode_pieces(text, out);
+  size_t begin = 0, from = 0;
+  while (begin < text.size()) {
+    const auto [at, end, token] = (*added_)[added].find(text, from);
+    from = end;
+    // As in Hugging Face's tokenizers, what it hides stays hidden.
+    if (token && token->special && !allow_special_) continue;
+    encode_rest(added + 1, text.substr(begin, at - begin), out);
+    if (token) out.push_back(token->id);
+    begin = end;
+  }
+}
+
+void Encoder::encode_pieces(std::string_view text, std::vector<uint32_t>& out) {
   // Several pieces are found before the first is looked up: meanwhile their entries come from
   // memory.
   std::array<Piece, 16> batch;

@@ -38,14 +38,30 @@ class MergeTable {
   std::unordered_map<std::string_view, uint32_t> whole_;  ///< the texts belong to the tokenizer
 };
 
+/// Finds added tokens in a text: the leftmost, and the longest of those that begin there.
+class AddedTokens {
+ public:
+  struct Found {
+    size_t begin, end;
+    const AddedToken* token;  ///< null: there is none, and both ends are that of the text
+  };
+  void add(std::string_view text, const AddedToken& token);
+  Found find(std::string_view text, size_t begin) const;
+
+ private:
+  PairMap<uint32_t> next_;                        ///< a tree of bytes: (node, byte) -> node
+  std::vector<const AddedToken*> ends_{nullptr};  ///< the token that ends at a node, if one does
+};
+
 class Encoder {
  public:
   /// `tokenizer` must outlive it.
-  explicit Encoder(const Tokenizer& tokenizer);
+  /// @param allow_special whether a text that spells a special token becomes that token
+  explicit Encoder(const Tokenizer& tokenizer, bool allow_special = false);
   /// Shares the tables of `other`, and has its own cache. Each thread needs an encoder.
   Encoder(const Encoder& other);
 
-  /// Appends the tokens of a text. The text of a special token is not special here.
+  /// Appends the tokens of a text.
   void encode(std::string_view text, std::vector<uint32_t>& out);
 
   /// How many pieces there were, and how many of them were in the cache.
@@ -69,6 +85,8 @@ class Encoder {
     Words words{};
     Entry* entry = nullptr;  ///< its place in the cache; null: it is too long to be kept
   };
+  void encode_rest(size_t added, std::string_view text, std::vector<uint32_t>& out);
+  void encode_pieces(std::string_view text, std::vector<uint32_t>& out);
   static Words words_of(std::string_view text, size_t begin, size_t bytes);
   void merge(std::string_view piece);
   Piece piece_at(std::string_view text, size_t begin);
@@ -76,7 +94,9 @@ class Encoder {
   void keep(const Piece& piece);
 
   Split split_;
+  bool allow_special_;
   std::shared_ptr<const MergeTable> merges_;
+  std::shared_ptr<const std::vector<AddedTokens>> added_;  ///< each looks at what the last leaves
   std::vector<Entry> cache_;
   std::vector<uint32_t> ids_;  ///< the tokens of the piece that was merged last
   Stats stats_;

@@ -1,5 +1,6 @@
 #include "common/tokens/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -30,6 +31,20 @@ const std::array<char32_t, 256>& codes() {
 }
 
 }  // namespace
+
+void Tokenizer::end_texts_with(int64_t id) {
+  if (id < 0 || id >= vocab() || tokens[static_cast<size_t>(id)].empty())
+    throw UserError("token {} ends a text, and there is none of this id", id);
+  const auto end = static_cast<uint32_t>(id);
+  const bool is_made = tokens[end].size() == 1 || std::ranges::count(merges, end, &Merge::result);
+  if (is_made && !added_token(end))
+    throw UserError("token {} ends a text, and is {}, which a text may have", id,
+                    to_alphabet(tokens[end]));
+  AddedToken& token = added[tokens[end]];
+  token.id = end;
+  token.special = true;
+  end_of_text = end;
+}
 
 std::string to_alphabet(std::string_view bytes) {
   std::string text;
@@ -70,7 +85,8 @@ std::vector<int32_t> token_bytes(const Tokenizer& tokenizer) {
   std::vector<int32_t> bytes;
   for (const std::string& token : tokenizer.tokens)
     bytes.push_back(static_cast<int32_t>(token.size()));
-  for (const auto& [text, id] : tokenizer.special) bytes[id] = 0;
+  for (const auto& [text, token] : tokenizer.added)
+    if (token.special) bytes[token.id] = 0;
   return bytes;
 }
 
@@ -81,7 +97,9 @@ std::string fingerprint(const Tokenizer& tokenizer) {
   for (const std::string& token : tokenizer.tokens)
     add(fmt::format("{} {}\n", token.size(), token));
   for (const Merge& m : tokenizer.merges) add(fmt::format("{} {} {}\n", m.left, m.right, m.rank));
-  for (const auto& [text, id] : tokenizer.special) add(fmt::format("{} {}\n", id, text));
+  for (const auto& [text, token] : tokenizer.added)
+    add(fmt::format("{} {} {} {}\n", token.id, token.special, token.normalized, text));
+  if (tokenizer.end_of_text) add(fmt::format("{}\n", *tokenizer.end_of_text));
   return sum.hex();
 }
 
@@ -89,7 +107,7 @@ std::vector<uint32_t> byte_ids(const Tokenizer& tokenizer) {
   constexpr uint32_t kNone = UINT32_MAX;
   std::vector<uint32_t> ids(256, kNone);
   for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id)
-    if (tokenizer.tokens[id].size() == 1 && !tokenizer.is_special(id))
+    if (tokenizer.tokens[id].size() == 1 && !tokenizer.added_token(id))
       ids[static_cast<unsigned char>(tokenizer.tokens[id][0])] = id;
   for (size_t byte = 0; byte < ids.size(); ++byte)
     if (ids[byte] == kNone)

@@ -18,6 +18,16 @@ struct Merge {
   uint32_t rank;  ///< the lowest comes first; several merges from a file of ranks may share one
 };
 
+/// A token that a text spells, such as <|endoftext|> or a run of blanks. It is found before the
+/// text is cut into pieces.
+struct AddedToken {
+  uint32_t id;
+  bool special = true;      ///< only allow_special makes it of a text, and decode() may drop it
+  bool normalized = false;  ///< it is looked for in what the others leave
+
+  bool operator==(const AddedToken&) const = default;
+};
+
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 
 struct Tokenizer {
@@ -25,14 +35,22 @@ struct Tokenizer {
   bool whole_words = false;         ///< a piece that is a token needs no merges ("ignore_merges")
   std::vector<std::string> tokens;  ///< bytes of each id; empty: no token has this id
   std::vector<Merge> merges;        ///< ascending by rank
-  std::map<std::string, uint32_t> special;  ///< tokens that only allow_special makes of a text
-  std::optional<uint32_t> end_of_text;      ///< the special token that ends a document
+  std::map<std::string, AddedToken> added;
+  std::optional<uint32_t> end_of_text;  ///< the special token that ends a document
 
   int64_t vocab() const { return static_cast<int64_t>(tokens.size()); }
-  bool is_special(uint32_t id) const {
-    const auto at = special.find(tokens[id]);
-    return at != special.end() && at->second == id;
+  /// The token of this id, if it is an added one; otherwise null.
+  const AddedToken* added_token(uint32_t id) const {
+    const auto at = added.find(tokens[id]);
+    return at != added.end() && at->second.id == id ? &at->second : nullptr;
   }
+  bool is_special(uint32_t id) const {
+    const AddedToken* token = added_token(id);
+    return token && token->special;
+  }
+  /// Makes a token special, and the one that ends a document.
+  /// @throws UserError if there is none, or if merges can make it of a text
+  void end_texts_with(int64_t id);
 };
 
 /// How many bytes of a text each id stands for; 0 for special tokens.

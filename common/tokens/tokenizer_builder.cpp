@@ -19,25 +19,29 @@ std::optional<uint32_t> TokenizerBuilder::id_of(const std::string& bytes) const 
   return at == ids_.end() ? std::nullopt : std::optional(at->second);
 }
 
-void TokenizerBuilder::add_token(std::string bytes, int64_t id, std::string_view shown) {
+void TokenizerBuilder::put(const std::string& bytes, int64_t id, std::string_view shown) {
   if (id < 0 || id >= kMostTokens)
     throw UserError("token {} has the id {}; legal are 0 to {}", shown, id, kMostTokens - 1);
   if (bytes.empty()) throw UserError("the token of id {} is empty", id);
-  const auto at = static_cast<uint32_t>(id);
-  if (const auto other = tokens_.find(at); other != tokens_.end())
+  const auto [other, is_new] = tokens_.emplace(static_cast<uint32_t>(id), bytes);
+  if (!is_new)
     throw UserError("the id {} is that of two tokens, {} and {}", id, to_alphabet(other->second),
                     to_alphabet(bytes));
-  if (const auto [other, is_new] = ids_.emplace(bytes, at); !is_new)
-    throw UserError("token {} has two ids, {} and {}", to_alphabet(bytes), other->second, id);
-  tokens_[at] = std::move(bytes);
 }
 
-void TokenizerBuilder::add_special(const std::string& text, int64_t id) {
-  const auto known = id_of(text);
-  if (!known || known != id) add_token(text, id, text);
-  made_.special[text] = static_cast<uint32_t>(id);
-  if (text == kEndOfText || (text == "<|end_of_text|>" && !made_.end_of_text))
-    made_.end_of_text = static_cast<uint32_t>(id);
+void TokenizerBuilder::add_token(const std::string& bytes, int64_t id, std::string_view shown) {
+  put(bytes, id, shown);
+  if (const auto [other, is_new] = ids_.emplace(bytes, static_cast<uint32_t>(id)); !is_new)
+    throw UserError("token {} has two ids, {} and {}", to_alphabet(bytes), other->second, id);
+}
+
+void TokenizerBuilder::add_added(const std::string& text, AddedToken token, int64_t id) {
+  // Merges may make a token of the same bytes, as of a run of blanks.
+  put(text, id, text);
+  token.id = static_cast<uint32_t>(id);
+  ids_.emplace(text, token.id);
+  if (const auto [other, is_new] = made_.added.emplace(text, token); !is_new)
+    throw UserError("token {} has two ids, {} and {}", text, other->second.id, id);
 }
 
 void TokenizerBuilder::add_merge(const std::string& left, const std::string& right) {
@@ -74,12 +78,12 @@ void TokenizerBuilder::merge_by_rank() {
 }
 
 void TokenizerBuilder::check_ids() const {
-  const auto is_special = [&](const auto& token) {
-    const auto at = made_.special.find(token.second);
-    return at != made_.special.end() && at->second == token.first;
+  const auto is_added = [&](const auto& token) {
+    const auto at = made_.added.find(token.second);
+    return at != made_.added.end() && at->second.id == token.first;
   };
-  // There may be gaps between special tokens, as in cl100k.
-  const auto last = std::find_if_not(tokens_.rbegin(), tokens_.rend(), is_special);
+  // There may be gaps between added tokens, as in cl100k.
+  const auto last = std::find_if_not(tokens_.rbegin(), tokens_.rend(), is_added);
   const int64_t end = last == tokens_.rend() ? 0 : int64_t{last->first} + 1;
   for (int64_t next = 0; const auto& [id, bytes] : tokens_) {
     if (next == end) break;

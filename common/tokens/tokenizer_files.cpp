@@ -1,10 +1,12 @@
 #include "common/tokens/tokenizer_files.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -26,6 +28,8 @@ constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = 
 // Ranks of Llama 3, and the names that GPT-2 came with.
 constexpr const char* kModel = "tokenizer.model";
 constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";
+// What else may say something of tokens.
+constexpr const char *kSpecialFile = "special_tokens_map.json", *kAddedFile = "added_tokens.json";
 constexpr std::array kTwoFiles = {std::pair(kVocab, kMerges), std::pair(kOldVocab, kOldMerges)};
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -75,7 +79,52 @@ Tokenizer read_json_tokenizer(const std::string& path) {
   return tokenizer_from_json(parse_json(read_small_file(path, kMostBytes)));
 }
 
-/// vocab.json does not say which tokens are special. In GPT-2 it is <|endoftext|>.
+/// A file of JSON beside a tokenizer; null if there is none.
+json beside(const fs::path& tokenizer, const char* name) {
+  const fs::path path = tokenizer.parent_path() / name;
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? read_json(path.string()) : json();
+}
+
+/// The token of a role such as "eos_token"; empty if the file names none.
+std::string token_of(const json& file, const std::string& role) {
+  if (!file.is_object() || !file.contains(role)) return "";
+  const json& token = file.at(role);
+  if (token.is_string()) return token;
+  return token.is_object() && token.contains("content") && token.at("content").is_string()
+             ? token.at("content").get<std::string>()
+             : "";
+}
+
+bool has_ranks(const fs::path& path) {
+  return path.extension() == ".tiktoken" || path.filename() == kModel;
+}
+
+/// Ranks have no special tokens, so that no file can say which of them ends a text.
+void find_end_of_text(Tokenizer& tokenizer, const fs::path& path, std::optional<int64_t> given) {
+  if (given) return tokenizer.end_texts_with(*given);
+  if (has_ranks(path)) return;
+  for (const char* name : {kTokenizerConfigFile, kSpecialFile}) {
+    const std::string token = token_of(beside(path, name), "eos_token");
+    if (token.empty()) continue;
+    const auto at = tokenizer.added.find(token);
+    if (at == tokenizer.added.end())
+      throw UserError("{} says that {} ends a text, and no added token is that; --end-of-text ID",
+                      name, token);
+    return tokenizer.end_texts_with(at->second.id);
+  }
+  const json config = beside(path, kConfigFile);
+  if (config.is_object() && config.contains("eos_token_id") &&
+      config.at("eos_token_id").is_number_integer())
+    return tokenizer.end_texts_with(config.at("eos_token_id").get<int64_t>());
+  for (const char* name : {kEndOfText, "<|end_of_text|>"})
+    if (const auto at = tokenizer.added.find(name);
+        at != tokenizer.added.end() && at->second.special)
+      return tokenizer.end_texts_with(at->second.id);
+}
+
+/// vocab.json does not say which tokens are added; what lies beside it does. In GPT-2 it is
+/// <|endoftext|>.
 Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& merges) {
   json root{{"model", {{"type", "BPE"}, {"vocab", parse_json(read_small_file(vocab, kMostBytes))}}},
             {"added_tokens", json::array()},
@@ -84,10 +133,21 @@ Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& mer
   for_lines(merges, [&](std::string_view line, int64_t number) {
     if (number > 1 || !line.starts_with("#version")) list.push_back(line);
   });
+  std::set<std::string> special{kEndOfText};
+  for (const char* file : {kTokenizerConfigFile, kSpecialFile})
+    for (const char* role : {"bos", "eos", "unk", "pad", "sep", "cls", "mask"})
+      special.insert(token_of(beside(vocab, file), fmt::format("{}_token", role)));
+  special.erase("");
+  json added = beside(vocab, kAddedFile);
+  if (!added.is_object()) added = json::object();
   const json& words = root["model"]["vocab"];
-  if (words.is_object() && words.contains(kEndOfText))
-    root["added_tokens"].push_back(
-        {{"content", kEndOfText}, {"id", words.at(kEndOfText)}, {"special", true}});
+  for (const std::string& token : special)
+    if (words.is_object() && words.contains(token)) added[token] = words.at(token);
+  for (const auto& [token, id] : added.items())
+    root["added_tokens"].push_back({{"content", token},
+                                    {"id", id},
+                                    {"special", special.contains(token)},
+                                    {"normalized", !special.contains(token)}});
   return tokenizer_from_json(root);
 }
 
@@ -97,7 +157,6 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
     throw UserError("ranks do not say how a text is split; --split of ch24_tokenizer does: {}",
                     fmt::format("{}", fmt::join(kNames<Split>, ", ")).c_str());
   TokenizerBuilder builder(*hints.split);
-  int64_t tokens = 0;
   for_lines(path, [&](std::string_view line, int64_t number) {
     const size_t blank = line.find(' ');
     const auto bytes = from_base64(line.substr(0, blank));
@@ -109,10 +168,9 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
       throw UserError("line {} is {}; legal is a token in base64, a blank, and its rank", number,
                       std::string(line));
     builder.add_token(*bytes, rank, line);
-    ++tokens;
   });
   builder.merge_by_rank();
-  builder.add_special(kEndOfText, hints.end_of_text.value_or(tokens));
+  if (hints.end_of_text) builder.add_added(kEndOfText, {}, *hints.end_of_text);
   return builder.finish();
 }
 
@@ -127,16 +185,13 @@ std::string file_in(const std::string& directory) {
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
   const fs::path file = path;
-  const bool has_ranks = file.extension() == ".tiktoken" || file.filename() == kModel;
-  for (const auto& [flag, given] : {std::pair("--split", hints.split.has_value()),
-                                    {"--end-of-text", hints.end_of_text.has_value()}})
-    if (given && !has_ranks)
-      throw UserError("{} is for a file of ranks; this one says it itself", flag);
+  if (hints.split && !has_ranks(path))
+    throw UserError("--split is for a file of ranks; this one says it itself");
   for (const auto& [vocab, merges] : kTwoFiles)
     if (file.filename() == vocab)
       return read_vocab_and_merges(path, (file.parent_path() / merges).string());
   if (file.extension() == ".json") return read_json_tokenizer(path);
-  if (has_ranks) return read_ranks(path, hints);
+  if (has_ranks(path)) return read_ranks(path, hints);
   throw UserError(
       "is no file of a tokenizer; legal are {}, {} with {}, *.tiktoken, and their folder",
       kTokenizerFile, kVocab, kMerges);
@@ -153,7 +208,7 @@ std::string merges_text(const ordered_json& root) {
 std::string ranks_text(const Tokenizer& tokenizer) {
   std::string text;
   for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id)
-    if (!tokenizer.tokens[id].empty() && !tokenizer.is_special(id))
+    if (!tokenizer.tokens[id].empty() && !tokenizer.added_token(id))
       text += fmt::format("{} {}\n", to_base64(tokenizer.tokens[id]), id);
   return text;
 }
@@ -165,7 +220,9 @@ Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints) {
   try {
     if (!fs::exists(path)) throw UserError("no such file or directory");
     if (fs::is_directory(path)) file = file_in(path);
-    return read_file(file, hints);
+    Tokenizer tokenizer = read_file(file, hints);
+    find_end_of_text(tokenizer, file, hints.end_of_text);
+    return tokenizer;
   } catch (const UserError& e) {
     if (std::string_view(e.what()).starts_with(file)) throw;
     throw UserError("--tokenizer {}: {}", file, e.what());

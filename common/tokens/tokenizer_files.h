@@ -17,14 +17,17 @@ namespace ladder {
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 
-/// What a file of ranks does not say. The other files say it themselves.
+/// What files may not say.
 struct TokenizerHints {
-  std::optional<Split> split = {};
-  std::optional<int64_t> end_of_text = {};  ///< the id of <|endoftext|>
+  std::optional<Split> split = {};          ///< for a file of ranks; the other files say it
+  std::optional<int64_t> end_of_text = {};  ///< an id, which counts more than what files say
 };
 
 /// @param path one of these files, or a directory with one kind of them. A file of ranks is called
-///             *.tiktoken or tokenizer.model
+///             *.tiktoken or tokenizer.model. Which token ends a text is read from what lies
+///             beside it: eos_token of tokenizer_config.json or special_tokens_map.json, or
+///             eos_token_id of config.json. Otherwise it is <|endoftext|> or <|end_of_text|>, if
+///             a special token is called so.
 /// @throws UserError naming the file, and what in it is not legal
 Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = {});
 
@@ -54,9 +57,9 @@ class TokenizerBuilder {
   /// @param bytes the token
   /// @param shown the token as the file writes it, for messages
   /// @throws UserError if the id is taken or out of range, or if another token has these bytes
-  void add_token(std::string bytes, int64_t id, std::string_view shown);
-  /// Makes a token special. It may have been added before.
-  void add_special(const std::string& text, int64_t id);
+  void add_token(const std::string& bytes, int64_t id, std::string_view shown);
+  /// Adds a token that a text may spell.
+  void add_added(const std::string& text, AddedToken token, int64_t id);
   /// Adds the next merge, of two tokens given by their bytes. @throws UserError if one is unknown
   void add_merge(const std::string& left, const std::string& right);
   /// Adds a merge for each pair of tokens that together are a token. This is what the ranks of
@@ -66,6 +69,7 @@ class TokenizerBuilder {
   Tokenizer finish();
 
  private:
+  void put(const std::string& bytes, int64_t id, std::string_view shown);
   std::optional<uint32_t> id_of(const std::string& bytes) const;
   void check_ids() const;
 

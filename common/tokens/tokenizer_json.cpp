@@ -98,7 +98,7 @@ int64_t id_of(const json& value, const std::string& token) {
 struct Added {
   std::string content;
   int64_t id;
-  bool special;
+  AddedToken token;
 };
 
 std::vector<Added> added_tokens(const json& root) {
@@ -114,7 +114,11 @@ std::vector<Added> added_tokens(const json& root) {
     } catch (const UserError& e) {
       throw UserError("added token {}: {}", text, e.what());
     }
-    all.push_back({text, id_of(field(token, "id"), text), field(token, "special") == true});
+    all.push_back({text,
+                   id_of(field(token, "id"), text),
+                   {.id = 0,
+                    .special = field(token, "special") == true,
+                    .normalized = field(token, "normalized") == true}});
   }
   return all;
 }
@@ -129,7 +133,7 @@ void add_vocab(TokenizerBuilder& builder, const json& vocab, const std::vector<A
     if (!bytes) throw UserError("token {} has a character that stands for no byte", shown(token));
     builder.add_token(*bytes, id_of(id, token), token);
   }
-  for (const auto& [content, id, special] : added) builder.add_special(content, id);
+  for (const auto& [content, id, token] : added) builder.add_added(content, token, id);
 }
 
 /// ["a", "b"], or "a b".
@@ -186,15 +190,16 @@ ordered_json tokenizer_to_json(const Tokenizer& tokenizer) {
                merges = ordered_json::array();
   for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id) {
     const std::string& token = tokenizer.tokens[id];
-    if (tokenizer.is_special(id))
+    const AddedToken* known = tokenizer.added_token(id);
+    if (known)
       added.push_back({{"id", id},
                        {"content", token},
                        {"single_word", false},
                        {"lstrip", false},
                        {"rstrip", false},
-                       {"normalized", false},
-                       {"special", true}});
-    if (!token.empty()) vocab[tokenizer.is_special(id) ? token : to_alphabet(token)] = id;
+                       {"normalized", known->normalized},
+                       {"special", known->special}});
+    if (!token.empty()) vocab[known ? token : to_alphabet(token)] = id;
   }
   for (const Merge& m : tokenizer.merges)
     merges.push_back(

@@ -90,6 +90,36 @@ TEST(TokenDocuments, NoSpecialTokenIsCut) {
   }
 }
 
+// The second token is found first, so that the first is none and three marks are one piece.
+TEST(TokenDocuments, AHiddenTokenIsNoPlaceToCut) {
+  const TempDir home;
+  const std::string begin(1000, 'a');
+  write_file(home / "a", begin + "!!!<t>" + std::string(2 << 20, '!'));
+  Documents documents({home / "a"}, Utf8::Refuse, {"!<", "<t>"});
+  TextPart part;
+  ASSERT_TRUE(documents.next(part));
+  EXPECT_EQ(part.text, begin);
+}
+
+// What this program refuses, chapter 25 refuses, and the other way round: both read with one
+// function.
+TEST(TokenDocuments, LinesThatAreNoDocumentsArePassedOver) {
+  const TempDir home;
+  const std::string deep = std::string(63, '[') + std::string(63, ']');
+  write_file(home / "a.jsonl",
+             "not JSON\n"
+             R"({"text":"a","meta":{"k":1,"k":2},"id":123456789012345678901234567890})"
+             "\n{\"text\":\"b\",\"meta\":[" +
+                 deep + "]}\n{\"text\":\"c\",\"meta\":" + deep + "}\n");
+  Documents documents({home / "a.jsonl"}, Utf8::Refuse, {}, 2);
+  TextPart part;
+  ASSERT_TRUE(documents.next(part));
+  EXPECT_EQ(part.text, "ac");
+  EXPECT_EQ(documents.bad_lines(), 2);
+  EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse, {}, 1}),
+                    "a.jsonl: line 3: nested deeper than 64 levels; --bad-lines");
+}
+
 TEST(TokenDocuments, BadBytesAreNamed) {
   const TempDir home;
   const auto refused = [&](const std::string& text, const std::string& says) {
@@ -110,8 +140,8 @@ TEST(TokenDocuments, BadBytesAreNamed) {
     write_file(home / "a.jsonl", "{\"text\": \"x\"}\n" + bytes + "\n");
     EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse}), says);
   };
-  line("{\"text\": 5}", "line 2: legal is an object whose \"text\" is a string");
-  line("{\"words\": \"x\"}", "line 2: legal is");
+  line("{\"text\": 5}", "line 2: \"text\" is a number; --bad-lines of ch24_tokenizer");
+  line("{\"words\": \"x\"}", "line 2: no \"text\"");
   line("{\"text\": \"x\"", "line 2: malformed JSON");
   line("{\"text\": \"\xFF\"}", "line 2: malformed JSON");
   EXPECT_USER_ERROR(whole({{home / "none"}, Utf8::Refuse}), "no such file");

@@ -8,7 +8,6 @@
 
 #include "chapters/24_tokenizer/trainer.h"
 #include "common/error.h"
-#include "common/tokens/encode_files.h"
 #include "common/tokens/tokenizer_files.h"
 #include "tests/24_tokenizer/texts.h"
 
@@ -20,9 +19,8 @@ using Ids = std::vector<uint32_t>;
 
 /// The tokens of a text, with bars between them.
 std::string tokens(const Tokenizer& tokenizer, std::string_view text, bool allow_special = false) {
-  Encoder encoder(tokenizer);
   Ids ids;
-  encode_text(encoder, tokenizer, text, allow_special, ids);
+  Encoder(tokenizer, allow_special).encode(text, ids);
   std::string all;
   for (const uint32_t id : ids) all += (all.empty() ? "" : "|") + tokenizer.tokens[id];
   return all;
@@ -118,16 +116,38 @@ TEST(TokenEncoder, SpecialTokensAreTextUnlessAllowed) {
   Tokenizer t = with_merges({{"<", "|"}});
   const uint32_t longer = static_cast<uint32_t>(t.tokens.size());
   t.tokens.emplace_back("<|endoftext|>>");
-  t.special["<|endoftext|>>"] = longer;
+  t.added["<|endoftext|>>"] = {.id = longer};
   EXPECT_EQ(tokens(t, "a<|end"), "a|<||e|n|d");
   EXPECT_EQ(tokens(t, "x<|endoftext|>y", true), "x|<|endoftext|>|y");
   EXPECT_EQ(tokens(t, "<|endoftext|>>", true), "<|endoftext|>>");
   EXPECT_NE(tokens(t, "x<|endoftext|>y"), "x|<|endoftext|>|y");
   Ids ids;
-  Encoder encoder(t);
-  encode_text(encoder, t, "a <|endoftext|>b", true, ids);
+  Encoder(t, true).encode("a <|endoftext|>b", ids);
   EXPECT_EQ(decode(t, ids, true), "a <|endoftext|>b");
   EXPECT_EQ(decode(t, ids, false), "a b");
+}
+
+// As runs of blanks in phi-2 and <tool_call> in Qwen.
+TEST(TokenEncoder, AddedTokensThatAreNotSpecialAreAlwaysFound) {
+  Tokenizer t = with_merges({{" ", "a"}});
+  const auto add = [&](const std::string& text, bool special, bool normalized) {
+    t.added[text] = {static_cast<uint32_t>(t.vocab()), special, normalized};
+    t.tokens.push_back(text);
+  };
+  for (const char* text : {"  ", "   ", "b!", "!<"}) add(text, false, true);
+  add("<tool_call>", false, false);
+  add("<end>", true, false);
+  add("d>", false, false);
+  EXPECT_EQ(tokens(t, "x     a"), "x|   |  |a") << "the longest, from the left";
+  EXPECT_EQ(tokens(t, "b <tool_call> a"), "b| |<tool_call>| a");
+  EXPECT_EQ(tokens(t, "b!<!"), "b!|<|!");
+  EXPECT_EQ(tokens(t, "!!<tool_call>"), "!|!|<tool_call>") << "those with normalized come later";
+  EXPECT_EQ(tokens(t, "d><end>d>"), "d>|<|e|n|d|>|d>") << "what is hidden stays hidden";
+  EXPECT_EQ(tokens(t, "d><end>d>", true), "d>|<end>|d>");
+  Ids ids;
+  Encoder(t, true).encode("if:\n    a<end>", ids);
+  EXPECT_EQ(decode(t, ids, false), "if:\n    a");
+  EXPECT_EQ(token_bytes(t)[t.added.at("   ").id], 3);
 }
 
 TEST(TokenEncoder, AWholePieceOfRanks) {

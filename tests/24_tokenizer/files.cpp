@@ -17,7 +17,7 @@ using test::small;
 void expect_same(const Tokenizer& a, const Tokenizer& b) {
   EXPECT_EQ(a.split, b.split);
   EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_EQ(a.special, b.special);
+  EXPECT_EQ(a.added, b.added);
   EXPECT_EQ(a.end_of_text, b.end_of_text);
   ASSERT_EQ(a.merges.size(), b.merges.size());
   for (size_t i = 0; i < a.merges.size(); ++i) {
@@ -34,7 +34,7 @@ TEST(TokenizerFiles, EachKindIsReadAsItWasWritten) {
     write_tokenizer(home / "t", wanted);
     expect_same(read_tokenizer(home / "t"), wanted);
     expect_same(read_tokenizer(home / "t/tokenizer.json"), wanted);
-    expect_same(read_tokenizer(home / "t/ranks.tiktoken", TokenizerHints{split, {}}), wanted);
+    expect_same(read_tokenizer(home / "t/ranks.tiktoken", TokenizerHints{split, 259}), wanted);
   }
   write_tokenizer(home / "t", small());
   std::filesystem::remove(home / "t/tokenizer.json");
@@ -78,6 +78,10 @@ TEST(TokenizerFiles, WhatContradictsItselfIsRefused) {
   expect_refused("/added_tokens/0/lstrip", true, "added token <|endoftext|>: lstrip is true");
   expect_refused("/added_tokens/0/content", "a",
                  "the id 259 is that of two tokens, <|endoftext|> and a");
+  const nlohmann::json one = {{"content", "x y"}, {"id", 260}};
+  nlohmann::json other = one;
+  other["id"] = 261;
+  expect_refused("/added_tokens", {one, other}, "token x y has two ids, 260 and 261");
   nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
   root["model"]["vocab"].erase("z");
   EXPECT_USER_ERROR(tokenizer_from_json(root), "no token has the id 89");
@@ -100,7 +104,7 @@ TEST(TokenizerFiles, IdsGoLittleBeyondTheTokens) {
 TEST(TokenizerFiles, ALongRankIsReadAtOnce) {
   TokenizerBuilder builder = test::with_tokens({"ab", std::string(size_t{3} << 20, 'a') + "b"});
   builder.merge_by_rank();
-  builder.add_special(kEndOfText, 258);
+  builder.add_added(kEndOfText, {}, 258);
   EXPECT_EQ(builder.finish().merges.size(), 1U);
 }
 
@@ -126,6 +130,74 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
   std::filesystem::create_directory(home / "empty");
   EXPECT_USER_ERROR(read_tokenizer(home / "empty"),
                     "holds none of tokenizer.json, vocab.json with");
+}
+
+/// Writes a file of JSON.
+void write_json(const std::string& path, const nlohmann::json& value) {
+  write_file(path, value.dump());
+}
+
+TEST(TokenizerFiles, AddedTokensKeepWhatTheyAre) {
+  const TempDir home;
+  Tokenizer wanted = small();
+  for (const bool special : {false, true})
+    for (const bool normalized : {false, true}) {
+      const std::string text = fmt::format("   {}{}", special, normalized);
+      wanted.added[text] = {static_cast<uint32_t>(wanted.vocab()), special, normalized};
+      wanted.tokens.push_back(text);
+    }
+  write_tokenizer(home / "t", wanted);
+  const Tokenizer read = read_tokenizer(home / "t");
+  expect_same(read, wanted);
+  EXPECT_EQ(fingerprint(read), fingerprint(wanted));
+}
+
+TEST(TokenizerFiles, AFileSaysWhichTokenEndsAText) {
+  const TempDir home;
+  nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
+  for (const char* text : {"</s>", "<|end_of_text|>", "<call>"}) {
+    root["added_tokens"].push_back(root["added_tokens"][0]);
+    root["added_tokens"].back()["content"] = text;
+    root["added_tokens"].back()["id"] = 259 + root["added_tokens"].size() - 1;
+    root["added_tokens"].back()["special"] = std::string(text) != "<call>";
+  }
+  const auto end = [&](const TokenizerHints& hints = {}) {
+    return read_tokenizer(home / "tokenizer.json", hints).end_of_text;
+  };
+  write_json(home / "tokenizer.json", root);
+  EXPECT_EQ(end(), 259) << "its name";
+  write_json(home / "config.json", {{"eos_token_id", 260}});
+  EXPECT_EQ(end(), 260);
+  write_json(home / "special_tokens_map.json", {{"eos_token", "<|end_of_text|>"}});
+  EXPECT_EQ(end(), 261);
+  write_json(home / "tokenizer_config.json", {{"eos_token", {{"content", "</s>"}}}});
+  EXPECT_EQ(end(), 260);
+  EXPECT_EQ(end({{}, 262}), 262) << "the flag";
+  EXPECT_TRUE(read_tokenizer(home / "tokenizer.json", {{}, 262}).is_special(262));
+  EXPECT_USER_ERROR(end({{}, 300}), "token 300 ends a text, and there is none of this id");
+  EXPECT_USER_ERROR(end({{}, 256}), "token 256 ends a text, and is \u0120a, which a text may have");
+  EXPECT_USER_ERROR(end({{}, 0}), "token 0 ends a text, and is !, which a text may have");
+  write_json(home / "tokenizer_config.json", {{"eos_token", "<gone>"}});
+  EXPECT_USER_ERROR(end(),
+                    "tokenizer_config.json says that <gone> ends a text, and no added token is");
+}
+
+// OPT has no other file of a tokenizer, and CodeGen has added_tokens.json beside its vocabulary.
+TEST(TokenizerFiles, WhatLiesBesideAVocabularySaysWhichTokensAreAdded) {
+  const TempDir home;
+  Tokenizer with_end = small();
+  with_end.tokens.back() = "</s>";
+  with_end.added = {{"</s>", {.id = 259}}};
+  write_tokenizer(home / "t", with_end);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::remove(home / (std::string("t/") + name));
+  EXPECT_FALSE(read_tokenizer(home / "t").end_of_text);
+  write_json(home / "t/special_tokens_map.json", {{"eos_token", "</s>"}, {"bos_token", "</s>"}});
+  write_json(home / "t/added_tokens.json", {{"   ", 260}});
+  const Tokenizer read = read_tokenizer(home / "t");
+  EXPECT_EQ(read.end_of_text, 259);
+  EXPECT_TRUE(read.is_special(259));
+  EXPECT_EQ(read.added.at("   "), (AddedToken{.id = 260, .special = false, .normalized = true}));
 }
 
 TEST(TokenFiles, MegatronsIndex) {

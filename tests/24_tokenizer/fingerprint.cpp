@@ -22,7 +22,13 @@ TEST(RunTokenizers, AFingerprintTellsTokenizersApart) {
   std::swap(other.tokens[0], other.tokens[1]);
   EXPECT_NE(fingerprint(other), one);
   other = small();
-  other.special.clear();
+  other.added.clear();
+  EXPECT_NE(fingerprint(other), one);
+  other = small();
+  other.added.at(kEndOfText).special = false;
+  EXPECT_NE(fingerprint(other), one);
+  other = small();
+  other.end_of_text.reset();
   EXPECT_NE(fingerprint(other), one);
 }
 

@@ -70,6 +70,57 @@ TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
   }
 }
 
+// A sanitizer takes more addresses than the limits leave.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(Tokenizer, SaysWhatTheMachineLacks) {
+  succeed("train --data text.txt --vocab 300 --out t");
+  std::string text;
+  while (text.size() < 4 << 20) text += "line " + std::to_string(text.size()) + "\n";
+  write("long.txt", text);
+  write("piece.txt", std::string(64 << 20, 'a'));
+  const std::map<std::string, std::string> before = files();
+  const auto refused = [&](const std::string& limits, const std::string& line,
+                           const std::string& says) {
+    const Program few("24_tokenizer", {"bash", "-c", limits + R"(; exec "$@")", "bash"});
+    const Ended ended = run(few, words("encode --tokenizer t --out x.bin " + line));
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+    EXPECT_EQ(files(), before);
+  };
+  refused("ulimit -v 400000; ulimit -s 1000000", "--data long.txt --threads 4",
+          "the system starts no further thread");
+  refused("ulimit -v 400000", "--data piece.txt", "memory is too small; fewer --threads take less");
+}
+#endif
+
+TEST_F(Tokenizer, AThreadWithoutAPartTakesNoMemory) {
+  succeed("train --data text.txt --vocab 300 --out t");
+  const Ended ended = call("encode --tokenizer t --data text.txt --out x.bin --threads 1024");
+  const size_t at = ended.out.rfind('\n', ended.out.find(" MiB of memory"));
+  EXPECT_LT(std::stoi(ended.out.substr(at + 1)), 400) << ended.out;
+}
+
+TEST_F(Tokenizer, ATextEndsAsTheFilesSay) {
+  succeed("train --data text.txt --vocab 300 --out t");
+  std::string file = read("t/tokenizer.json");
+  for (size_t at; (at = file.find("<|endoftext|>")) != std::string::npos;)
+    file.replace(at, 13, "</s>");
+  std::filesystem::create_directory(path("b"));
+  write("b/tokenizer.json", file);
+  write("x.bin", "old");
+  const Ended ended = call("encode --tokenizer b --data text.txt --out x.bin");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("no file says which token ends a text"), std::string::npos) << ended.err;
+  EXPECT_EQ(read("x.bin"), "old");
+  succeed("encode --tokenizer t --data text.txt --out x.bin");
+  const std::string want = read("x.bin");
+  succeed("encode --tokenizer b --data text.txt --out x.bin --end-of-text 299");
+  EXPECT_EQ(read("x.bin"), want);
+  write("b/tokenizer_config.json", R"({"eos_token": "</s>"})");
+  succeed("encode --tokenizer b --data text.txt --out x.bin");
+  EXPECT_EQ(read("x.bin"), want);
+}
+
 class TokenizerRefuses : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Program, TokenizerRefuses, ::testing::Values("24_tokenizer"),
                          chapter_name);

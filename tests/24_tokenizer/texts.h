@@ -29,8 +29,10 @@ inline Tokenizer with_merges(const std::vector<std::pair<std::string, std::strin
   for (const auto& [left, right] : merges) tokens.push_back(left + right);
   TokenizerBuilder builder = with_tokens(tokens, split);
   for (const auto& [left, right] : merges) builder.add_merge(left, right);
-  builder.add_special(kEndOfText, 256 + std::ssize(tokens));
-  return builder.finish();
+  builder.add_added(kEndOfText, {}, 256 + std::ssize(tokens));
+  Tokenizer made = builder.finish();
+  made.end_texts_with(256 + std::ssize(tokens));
+  return made;
 }
 /// Three merges, one of a blank.
 inline Tokenizer small(Split split = Split::Gpt2) {

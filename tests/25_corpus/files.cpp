@@ -85,6 +85,9 @@ TEST(JsonDocuments, AreReadOrSayWhatIsWrong) {
                           document),
             "");
   EXPECT_EQ(document.text + "|" + document.id + "|" + document.source, "x\ny|12|web");
+  const std::string digits = "123456789012345678901234567890";
+  EXPECT_EQ(read_document(R"({"text":"","id":)" + digits + "}", document), "");
+  EXPECT_EQ(document.id, digits);
   EXPECT_EQ(read_document(R"({"text":"","id":null})", document), "");
   EXPECT_EQ(document.text + "|" + document.id + "|" + document.source, "||");
   for (const auto& [line, says] : {std::pair<std::string, const char*>{"", "malformed"},

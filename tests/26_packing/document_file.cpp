@@ -76,7 +76,9 @@ TEST_F(DocumentFileTest, RefusesAnIndexThatDisagrees) {
         {34, '\2', "a document from token 3 to 5 follows one that ends at 2"},
         {37, '\x80', "a document from token 0 to -2147483645 follows one that ends at 0"},
         {38, '\1', "it has 4 tokens, and the file 5"},
-        {50, '\2', "a document from token 1 to 3 follows one that ends at 3"}}) {
+        {50, '\2', "a document from token 1 to 3 follows one that ends at 3"},
+        {58, '\1', "document 0 begins with sequence 1, not 0"},
+        {74, '\3', "document 2 begins with sequence 3, not 2"}}) {
     fresh();
     damage(static_cast<size_t>(at), byte);
     refused(part);

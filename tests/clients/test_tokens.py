@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import unittest
+from array import array
 from pathlib import Path
 
 from environment import run_inside
@@ -110,6 +111,48 @@ class Tokens(unittest.TestCase):
         texts += [self.bible] if self.bible else []
         self.against_tiktoken(texts)
         self.against_tokenizers(texts)
+
+    def with_added(self):
+        """A tokenizer with tokens as phi-2, Qwen and BLOOM have them: runs of blanks, <tool_call>, </s>."""
+        folder = self.ours.folder / "added"
+        folder.mkdir()
+        root = json.loads((self.ours.folder / "gpt2.own/tokenizer.json").read_text())
+        root["added_tokens"].clear()
+        last = len(root["model"]["vocab"]) - 1
+        del root["model"]["vocab"][END]
+        more = [(" " * n, False, True) for n in range(31, 1, -1)] + [("\t\t", False, True), ("!<", False, True)]
+        more += [("<tool_call>", False, False), ("ll>", False, False), ("<pad>", True, False), ("</s>", True, False)]
+        for i, (content, special, normalized) in enumerate(more):
+            root["added_tokens"].append({"id": last + i, "content": content, "single_word": False, "lstrip": False,
+                                         "rstrip": False, "normalized": normalized, "special": special})
+        (folder / "tokenizer.json").write_text(json.dumps(root))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+        return folder, last + len(more) - 1
+
+    def test_added_tokens(self):
+        from tokenizers import Tokenizer
+        folder, end = self.with_added()
+        random, parts = Random(4), ["!", "!", "<", "<tool_call>", "</s>", "<pad>", "ll>", "\t", "\n", "if", "a", " ", "    ", " " * 40]
+        strings = ["".join(random.choice(parts) for _ in range(1 + random.below(20))) for _ in range(self.count // 4)]
+        strings += self.strings[:self.count // 4]
+        # What --save writes of it, too.
+        self.ours.encode(["text"] * 100, folder)
+        saved = self.ours.folder / "saved"
+        trained = Program(self.programs / "ch02_adamw", self.ours.folder)
+        trained.run("--data", "strings.jsonl", "--tokenizer", folder, "--tokens", "auto", "--model", "nano", "--batch", 1,
+                    "--steps", 1, "--lr", 0.001, "--save", saved)
+        for where in (folder, saved):
+            theirs = Tokenizer.from_file(str(where / "tokenizer.json"))
+            for special in (False, True):
+                with self.subTest(where=where.name, special=special):
+                    theirs.encode_special_tokens = not special
+                    ids = [one.ids for one in theirs.encode_batch(strings, add_special_tokens=False)]
+                    self.same(strings, where, ids, *(["--allow-special"] if special else []))
+                    ends = array("I", (self.ours.folder / "ids.bin").read_bytes())
+                    self.assertEqual(ends.count(end) - sum(one.count(end) for one in ids), len(strings))
+                    self.ours.run("decode", "--tokenizer", where, "--data", "ids.bin", "--tokens", "uint32", "--out", "back")
+                    back = theirs.decode_batch(ids, skip_special_tokens=True)
+                    self.assertEqual((self.ours.folder / "back").read_bytes().decode(), "".join(back))
 
     def theirs(self, text, vocab, split="gpt2"):
         """The merges of tokenizers' trainer."""
