@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "chapters/25_corpus/minhash.h"
 #include "common/comm/comm.h"
@@ -48,19 +51,23 @@ class HeldOut {
         add(PlainWords(document.text));
       }
     }
-    met_.resize(static_cast<size_t>(texts_));
+    met_.resize(grams_.size() + 1);
   }
-  int64_t texts() const { return texts_; }
-  int64_t short_texts() const { return short_texts_; }  ///< with too few words to be found
+  /// What has become of the texts. @param met as met()
+  std::string summary(int64_t met) const {
+    return fmt::format(
+        "{} of {} held-out texts were found; {} are too short to be found; {} are in no document",
+        met, ends_.size(), short_texts_, std::ssize(ends_) - short_texts_ - met);
+  }
 
   /// Whether a held-out text has --held-out-words words in a row in common with `words`. Several
   /// threads may ask.
   bool is_in(const PlainWords& words) {
     bool found = false;
     for (size_t i = 0; i + words_ <= words.size(); ++i) {
-      const uint32_t* text = grams_.find(key(words, i));
-      if (!text) continue;
-      std::atomic_ref(met_[*text]).store(1, std::memory_order_relaxed);
+      const uint32_t* gram = grams_.find(key(words, i));
+      if (!gram) continue;
+      std::atomic_ref(met_[*gram]).store(1, std::memory_order_relaxed);
       found = true;
     }
     return found;
@@ -69,7 +76,13 @@ class HeldOut {
   int64_t met(Comm& comm) {
     comm.all_reduce({.ptr = met_.data(), .dtype = Dtype::U8, .shape = {std::ssize(met_)}},
                     Combine::Max);
-    return std::ranges::count(met_, 1);
+    int64_t texts = 0;
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      const size_t begin = i > 0 ? ends_[i - 1] : 0;
+      const auto grams = std::span(of_texts_).subspan(begin, ends_[i] - begin);
+      texts += std::ranges::any_of(grams, [&](uint32_t gram) { return met_[gram] != 0; });
+    }
+    return texts;
   }
 
  private:
@@ -79,15 +92,20 @@ class HeldOut {
   }
   void add(const PlainWords& words) {
     short_texts_ += words.size() < words_;
-    for (size_t i = 0; i + words_ <= words.size(); ++i)
-      grams_[key(words, i)] = static_cast<uint32_t>(texts_);
-    ++texts_;
+    for (size_t i = 0; i + words_ <= words.size(); ++i) {
+      uint32_t& gram = grams_[key(words, i)];
+      if (gram == 0) gram = static_cast<uint32_t>(grams_.size());
+      of_texts_.push_back(gram);
+    }
+    ends_.push_back(of_texts_.size());
   }
 
   size_t words_;
-  PairMap<uint32_t> grams_;   ///< the last text that has this gram
-  std::vector<uint8_t> met_;  ///< of each text, whether it was found
-  int64_t texts_ = 0, short_texts_ = 0;
+  PairMap<uint32_t> grams_;         ///< the number of each gram, from 1 on
+  std::vector<uint8_t> met_;        ///< by this number, whether a document has the gram
+  std::vector<uint32_t> of_texts_;  ///< the grams of all texts, one text after the other
+  std::vector<size_t> ends_;        ///< where the grams of each text end
+  int64_t short_texts_ = 0;         ///< with too few words to be found
 };
 
 }  // namespace ladder

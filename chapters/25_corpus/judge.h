@@ -30,10 +30,13 @@ struct SieveOptions {
   std::vector<RuleSet> filter;  ///< empty: none
   Dedup dedup = Dedup::Exact;
   MinHashOptions minhash;
+  bool unwrap = false;
 
   void add_to(CommandLine& line) {
     line.group("25_corpus");
     line.add("--filter", filter, "whose rules a document must keep, in this order");
+    line.add("--unwrap", unwrap,
+             "first joins the lines of a paragraph: of mail, novels and manuals as wide as a page");
     line.add("--dedup", dedup, "duplicates that are removed; near: exact ones, too");
     minhash.add_to(line);
   }
@@ -46,6 +49,7 @@ struct SieveOptions {
     for (const RuleSet set : filter)
       if (std::ranges::count(filter, set) > 1)
         throw UserError("--filter: {} stands there twice", to_string(set));
+    if (unwrap) filter.insert(filter.begin(), RuleSet::Unwrap);
   }
 };
 
@@ -84,9 +88,12 @@ class Judge {
       return refuse(std::move(wrong), ordinal, found);
     LineEntry& entry = found.lines.emplace_back(LineEntry{.ordinal = ordinal});
     std::string& text = document_.text;
+    entry.source = static_cast<uint32_t>(hash64(document_.source));
     entry.read = entry.left = size(text);
+    original_ = text;
     entry.fate = fate(text);
-    if (std::ssize(text) < entry.read.bytes) entry.left = size(text);
+    entry.is_changed = text != original_;
+    if (entry.is_changed) entry.left = size(text);
     entry.hash = hash128(text);
     if (entry.fate == Fate::Kept) add_keys(text, entry, found);
   }
@@ -103,14 +110,18 @@ class Judge {
   }
   Fate fate(std::string& text) {
     if (trimmed(text).empty()) return Fate::Empty;
+    // Of the whole text: what C4 leaves of it may be the held-out text in shreds.
+    const bool is_held_out = held_out_ && held_out_->is_in(PlainWords(text));
     if (const Rule* rule = broken_rule(o_.filter, text)) return fate_of(*rule);
-    return held_out_ && held_out_->is_in(PlainWords(text)) ? Fate::HeldOut : Fate::Kept;
+    return is_held_out ? Fate::HeldOut : Fate::Kept;
   }
-  void add_keys(std::string_view text, const LineEntry& entry, Judged& found) {
+  void add_keys(std::string_view text, LineEntry& entry, Judged& found) {
     if (o_.dedup == Dedup::None) return;
     send_to_owner(found.texts, entry.hash, entry.ordinal);
     if (o_.dedup != Dedup::Near) return;
-    const std::vector<uint64_t> hashes = shingles(PlainWords(text), o_.minhash.shingle);
+    const PlainWords words(text);
+    entry.has_shingles = words.size() >= static_cast<size_t>(o_.minhash.shingle);
+    const std::vector<uint64_t> hashes = shingles(words, o_.minhash.shingle);
     if (hashes.empty()) return;
     for (const Hash128& key : band_keys(signature(hashes, functions_), o_.minhash.rows))
       send_to_owner(found.bands, key, entry.ordinal);
@@ -121,6 +132,7 @@ class Judge {
   HeldOut* held_out_;
   std::optional<Encoder> encoder_;
   JsonDocument document_;
+  std::string original_;  ///< the text before any set has changed it
   std::vector<uint32_t> tokens_;
 };
 

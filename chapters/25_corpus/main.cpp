@@ -5,8 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,12 +85,12 @@ Share share_of(const Comm& comm, const Options& o) {
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
-/// Bytes of the records of all ranks, if every document has enough words for a shingle.
-int64_t predicted_bytes(const Options& o, int64_t documents) {
-  const int64_t keys = o.sieve.dedup == Dedup::None    ? 0
-                       : o.sieve.dedup == Dedup::Exact ? 1
-                                                       : 1 + o.sieve.minhash.bands;
-  return documents * keys * static_cast<int64_t>(sizeof(KeyRecord));
+/// Bytes of the records of all ranks: a key for each text, and one for each band.
+/// @param with_shingles documents of enough words
+int64_t predicted_bytes(const Options& o, int64_t documents, int64_t with_shingles) {
+  const int64_t texts = o.sieve.dedup == Dedup::None ? 0 : documents,
+                bands = o.sieve.dedup == Dedup::Near ? with_shingles * o.sieve.minhash.bands : 0;
+  return (texts + bands) * static_cast<int64_t>(sizeof(KeyRecord));
 }
 
 /// The records whose keys belong to this rank: those of whole texts, and those of bands.
@@ -201,8 +204,8 @@ void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& recor
   for (auto at = all.begin(); at != all.end(); at += static_cast<int64_t>(*at) + 1)
     groups.emplace_back(at + 1, at + 1 + static_cast<int64_t>(*at));
   compare_texts(files, o.files.threads, o.sieve.filter, lines, groups, o.files.memory_limit,
-                [&](uint64_t gone, uint64_t survivor) {
-                  lines[gone].fate = Fate::Exact;
+                [&](uint64_t gone, uint64_t survivor, bool is_whole) {
+                  lines[gone].fate = is_whole ? Fate::Exact : Fate::EqualAfterFilter;
                   components.join(gone, survivor);
                 });
 }
@@ -227,33 +230,48 @@ std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<Line
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-/// Writes what stays and what goes. @return the hash of the lines that stay
+bool has_survivor(const LineEntry& line) {
+  return line.fate == Fate::Exact || line.fate == Fate::EqualAfterFilter || line.fate == Fate::Near;
+}
+
+/// Writes what stays and what goes, and warns. @return the hash of the lines that stay
 std::string write(LineFiles& files, std::span<const RuleSet> filter,
                   std::span<const LineEntry> lines, std::span<const uint64_t> survivors,
                   Outputs& out) {
   SetHash kept;
+  std::set<uint64_t> stay;
+  for (uint64_t i = 0; out.removed && i < lines.size(); ++i)
+    if (has_survivor(lines[i])) stay.insert(survivors[i]);
+  const std::map<uint64_t, std::string> names = names_of_survivors(files, stay);
+  std::map<uint32_t, std::string> sources;
+  JsonDocument document;
   files.rewind();
   for (LinePart part; files.next(part);) {
     for (size_t i = 0; i < part.lines.size(); ++i) {
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
       const LineEntry& line = lines[ordinal];
+      if (line.fate == Fate::Blank || line.fate == Fate::Broken) continue;
+      if (!sources.contains(line.source)) {
+        read_document(part.line(i), document);
+        sources[line.source] = document.source;
+      }
       if (line.fate == Fate::Kept) {
-        const std::string shorter =
-            line.left.bytes < line.read.bytes ? with_lines_deleted(filter, part.line(i)) : "";
-        const std::string_view left = shorter.empty() ? part.line(i) : shorter;
+        const std::string changed =
+            line.is_changed ? with_changed_text(filter, part.line(i)) : std::string();
+        const std::string_view left = changed.empty() ? part.line(i) : changed;
         out.kept.write(part.file, left);
         kept.add(left);
-      } else if (out.removed && line.fate != Fate::Blank && line.fate != Fate::Broken) {
-        const bool has_survivor = line.fate == Fate::Exact || line.fate == Fate::Near;
+      } else if (out.removed) {
         const std::string_view object = part.line(i);
         out.removed->write(fmt::format(
             R"({{"removed_by":"{}",{}{})", name_of(line.fate),
-            has_survivor ? fmt::format(R"("survivor":"{}",)", lines[survivors[ordinal]].hash.hex())
-                         : "",
+            has_survivor(line) ? fmt::format(R"("survivor":{},)", names.at(survivors[ordinal]))
+                               : "",
             object.substr(object.find('{') + 1)));
       }
     }
   }
+  warn_of_losses(lines, sources);
   return kept.hex();
 }
 
@@ -270,6 +288,7 @@ void run_rank(Comm& comm, const Options& o) {
   const int64_t met = in.held_out ? in.held_out->met(comm) : 0;
   const auto count = [&](Fate fate) { return std::ranges::count(lines, fate, &LineEntry::fate); };
   const int64_t documents = count(Fate::Kept), bad = count(Fate::Broken);
+  const int64_t with_shingles = std::ranges::count(lines, true, &LineEntry::has_shingles);
   if (bad > o.files.bad_lines)
     throw UserError("--data: {} lines are no documents; --bad-lines {} passes over so many", bad,
                     o.files.bad_lines);
@@ -282,11 +301,9 @@ void run_rank(Comm& comm, const Options& o) {
   out->commit();
   print_funnel(lines, o.sieve.filter, in.tokenizer.has_value());
   if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
-  if (in.held_out)
-    fmt::print("{} of {} held-out texts were found; {} are too short to be found\n", met,
-               in.held_out->texts(), in.held_out->short_texts());
+  if (in.held_out) fmt::print("{}\n", in.held_out->summary(met));
   fmt::print("records: {} bytes predicted, {} measured, {} of them in files\n",
-             predicted_bytes(o, documents), bytes[0], bytes[1]);
+             predicted_bytes(o, documents, with_shingles), bytes[0], bytes[1]);
   fmt::print("kept set {}\n", kept);
 }
 
@@ -294,7 +311,14 @@ void run(int argc, char** argv) {
   Options o;
   CommandLine("25_corpus: documents that are worth training on, out of raw ones")
       .read(argc, argv, o.files, o.sieve, o.held_out);
-  run_ranks(o.files.ranks, [&](Comm& comm) { run_rank(comm, o); });
+  run_ranks(o.files.ranks, [&](Comm& comm) {
+    try {
+      run_rank(comm, o);
+    } catch (const std::bad_alloc&) {
+      throw UserError(
+          "memory is too small; a smaller --memory-limit, fewer --threads or --ranks take less");
+    }
+  });
 }
 
 }  // namespace

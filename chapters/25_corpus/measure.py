@@ -190,7 +190,7 @@ def recall(draw):
         both = len(sets[i] & sets[j])
         similar[i, j] = both / (len(sets[i]) + len(sets[j]) - both)
     _, kept, removed, *_ = corpus(texts, "--dedup near")
-    group = {line["id"]: line["survivor"] for line in removed}
+    group = {line["id"]: line["survivor"]["id"] for line in removed}
     stays = [line["id"] for line in kept]
     alike = lambda i, j: similar[min(i, j), max(i, j)]
     # The survivor has no row of its own: of what stays it is the one most like who names it.

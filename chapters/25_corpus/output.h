@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +17,10 @@
 #include "chapters/25_corpus/rules.h"
 #include "common/checksum.h"
 #include "common/data/json_document.h"
+#include "common/data/line_files.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
+#include "common/hf/json.h"
 #include "common/output_file.h"
 #include "common/own_place.h"
 
@@ -105,12 +109,36 @@ class Output {
 };
 
 /// The line of a document, with what these sets leave of its text.
-inline std::string with_lines_deleted(std::span<const RuleSet> filter, std::string_view line) {
+inline std::string with_changed_text(std::span<const RuleSet> filter, std::string_view line) {
   JsonDocument document;
   read_document(line, document);
   return fmt::format("{}{}{}", line.substr(0, document.begin),
                      nlohmann::json(without_lines(filter, document.text)).dump(),
                      line.substr(document.end));
+}
+
+/// What --removed says of documents that stay instead of others: source and id; the file and the
+/// line of a document without an id.
+/// @param ordinals of these documents
+inline std::map<uint64_t, std::string> names_of_survivors(LineFiles& files,
+                                                          const std::set<uint64_t>& ordinals) {
+  std::map<uint64_t, std::string> names;
+  if (ordinals.empty()) return names;
+  JsonDocument document;
+  files.rewind();
+  for (LinePart part; files.next(part);) {
+    const auto first = static_cast<uint64_t>(part.ordinal);
+    const auto end = ordinals.lower_bound(first + part.lines.size());
+    for (auto at = ordinals.lower_bound(first); at != end; ++at) {
+      read_document(part.line(*at - first), document);
+      nlohmann::json name{{"source", document.source}, {"id", document.id}};
+      if (document.id.empty())
+        name = {{"file", files.files()[part.file].path()},
+                {"line", part.number + static_cast<int64_t>(*at - first)}};
+      names[*at] = json_text(name);
+    }
+  }
+  return names;
 }
 
 /// A sum of hashes: equal for equal sets of lines, whatever their order.

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chapters/25_corpus/c4_lines.h"
@@ -26,9 +27,9 @@
 
 namespace ladder {
 
-enum class RuleSet : uint8_t { None, Gopher, Repetition, C4, FineWeb };
+enum class RuleSet : uint8_t { None, Gopher, Repetition, C4, FineWeb, Unwrap };
 constexpr auto names_of(RuleSet) {
-  return std::array{"none", "gopher", "repetition", "c4", "fineweb"};
+  return std::array{"none", "gopher", "repetition", "c4", "fineweb", "unwrap"};
 }
 
 // ---- what the rules count -----------------------------------------------------------------------
@@ -86,8 +87,18 @@ inline Ratio full_lines_that(const CutText& text, bool (*is_one)(std::string_vie
   const std::vector<std::string_view> lines = full_lines(text);
   return {std::ranges::count_if(lines, is_one), std::ssize(lines)};
 }
+/// Marks that end a sentence in some script, as first and last of a range: nearly those that
+/// Unicode calls Sentence_Terminal. FineWeb's are these in datatrove 0.10.1.
+inline constexpr char32_t kSentenceEnds[][2] = {
+#include "chapters/25_corpus/sentence_ends.inc"
+};
 inline bool ends_with_punctuation(std::string_view line) {
-  return ends_with_any(line, std::array{".", "!", "?", "。", "！", "？"});
+  if (line.empty()) return false;
+  size_t last = line.size() - 1;
+  while (last > 0 && (line[last] & 0xC0) == 0x80) --last;
+  const char32_t code = char_at(line, last).code;
+  return std::ranges::any_of(
+      kSentenceEnds, [&](const auto& range) { return range[0] <= code && code <= range[1]; });
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -161,7 +172,7 @@ inline constexpr Rule kRules[] = {
   {C4, "braces", "{ in the lines that are left", [](Cut t) { return Ratio{t.count("{")}; }, AtMost, {0}},
   {C4, "sentences", "sentences in the lines that are left", [](Cut t) { return Ratio{sentences(t)}; }, AtLeast, {5}},
 
-  {FineWeb, "punctuation", "lines that end with . ! or ? / lines",
+  {FineWeb, "punctuation", "lines that end like a sentence / lines",
    [](Cut t) { return full_lines_that(t, ends_with_punctuation); }, AtLeast, {12, 100}},
   {FineWeb, "short_lines", "lines of at most 30 characters / lines",
    [](Cut t) { return full_lines_that(t, [](std::string_view l) { return characters(l) <= 30; }); },
@@ -181,13 +192,19 @@ inline std::string name_of(const Rule& rule) {
   return std::string(to_string(rule.set)) + "." + rule.name;
 }
 
-/// Judges a text by these sets, one after the other, and deletes the lines that they delete.
+/// What a set leaves of a text before it judges it.
+inline std::string what_is_left(RuleSet set, std::string text) {
+  if (set == RuleSet::C4) return c4_lines(text);
+  return set == RuleSet::Unwrap ? unwrapped(text) : text;
+}
+
+/// Judges a text by these sets, one after the other, and changes it as they do.
 /// @return the first rule that it breaks; nullptr: none
 inline const Rule* broken_rule(std::span<const RuleSet> sets, std::string& text) {
   std::optional<CutText> cut;
   for (const RuleSet set : sets) {
-    if (set == RuleSet::C4) {
-      text = c4_lines(text);
+    if (set == RuleSet::C4 || set == RuleSet::Unwrap) {
+      text = what_is_left(set, text);
       cut.reset();
     }
     if (!cut) cut.emplace(text);
@@ -198,8 +215,7 @@ inline const Rule* broken_rule(std::span<const RuleSet> sets, std::string& text)
 }
 /// What these sets leave of a text that breaks no rule.
 inline std::string without_lines(std::span<const RuleSet> sets, std::string text) {
-  for (const RuleSet set : sets)
-    if (set == RuleSet::C4) text = c4_lines(text);
+  for (const RuleSet set : sets) text = what_is_left(set, std::move(text));
   return text;
 }
 

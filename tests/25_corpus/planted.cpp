@@ -60,16 +60,52 @@ TEST_F(Corpus, OneOfEachPlantedGroupStays) {
   std::iota(each.begin(), each.end(), 0);
   EXPECT_EQ(groups_in("near.jsonl"), each);
   EXPECT_EQ(groups_in("near.jsonl").size() + groups_in("gone.jsonl").size(), all_.size());
-  // A survivor is named by the hash of its text, which is the least of its group.
-  std::map<std::string, Hash128> kept;
+  // A survivor is named by source and id. The hash of its text is the least of its group.
+  std::map<nlohmann::json, Hash128> kept;
   for (const nlohmann::json& line : lines("near.jsonl"))
-    kept[hash128(line.at("text").get<std::string>()).hex()] =
+    kept[{{"source", line.at("source")}, {"id", line.at("id")}}] =
         hash128(line.at("text").get<std::string>());
   for (const nlohmann::json& line : lines("gone.jsonl")) {
-    const std::string survivor = line.at("survivor");
-    EXPECT_TRUE(kept.contains(survivor));
-    EXPECT_LE(kept[survivor], hash128(line.at("text").get<std::string>()));
+    ASSERT_TRUE(kept.contains(line.at("survivor"))) << line;
+    EXPECT_LE(kept[line.at("survivor")], hash128(line.at("text").get<std::string>()));
   }
+}
+
+TEST_F(Corpus, ASurvivorWithoutIdIsNamedByItsLine) {
+  write("a.jsonl", "{\"text\":\"b\"}\n{\"text\":\"a\"}\n{\"text\":\"a\"}\n");
+  call("25_corpus", "--data a.jsonl --out o.jsonl --removed gone.jsonl");
+  ASSERT_EQ(lines("gone.jsonl").size(), 1u);
+  EXPECT_EQ(lines("gone.jsonl")[0].at("survivor"),
+            nlohmann::json({{"file", "a.jsonl"}, {"line", 2}}));
+}
+
+TEST_F(Corpus, RecordsOfShortTextsArePredicted) {
+  write("a.jsonl", "{\"text\":\"one two three\"}\n{\"text\":\"one two three four five\"}\n");
+  const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --dedup near");
+  EXPECT_NE(ended.out.find("records: 384 bytes predicted, 384 measured"), std::string::npos)
+      << ended.out;
+}
+
+TEST_F(Corpus, ARuleThatTakesMostOfASourceIsTold) {
+  std::string wrapped, whole;
+  for (int i = 0; i < 6; ++i) {
+    wrapped += "a line as wide as\na page, and its end is\nhere. ";
+    whole += "a line as wide as a page, and its end is here. ";
+  }
+  const auto line = [](const std::string& source, const std::string& text) {
+    return nlohmann::json{{"source", source}, {"text", text}}.dump() + "\n";
+  };
+  write("a.jsonl",
+        line("novels", wrapped) + line("web", whole) + line("code", "int x; { return; }."));
+  const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4");
+  EXPECT_NE(ended.err.find("warning: c4, which deletes lines, takes"), std::string::npos);
+  EXPECT_NE(ended.err.find("bytes of source novels; --unwrap joins lines"), std::string::npos);
+  EXPECT_NE(ended.err.find("warning: c4.braces takes 19 of the 19 bytes of source code\n"),
+            std::string::npos);
+  EXPECT_EQ(ended.err.find("source web"), std::string::npos) << ended.err;
+  call("25_corpus", "--data a.jsonl --out o.jsonl --removed gone.jsonl --filter c4 --unwrap");
+  EXPECT_EQ(lines("o.jsonl").size(), 1u);
+  EXPECT_EQ(lines("gone.jsonl")[0].at("removed_by"), "equal_after_filter");
 }
 
 TEST_F(Corpus, OfEqualTextsTheLeastSourceAndIdStays) {
@@ -157,7 +193,7 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
          {"read                                     0           3            267",
           "c4: lines deleted                        0           3            252",
           "c4.sentences                             1           2            252",
-          "exact                                    1           1            126"})
+          "equal_after_filter                       1           1            126"})
       EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
   }
   call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
@@ -193,14 +229,37 @@ TEST_F(Corpus, HeldOutTextIsRemoved) {
     const Ended ended =
         call("25_corpus",
              "--data a.jsonl --held-out test.jsonl --out o.jsonl --removed gone.jsonl" + layout);
-    EXPECT_NE(ended.out.find("1 of 3 held-out texts were found; 1 are too short to be found"),
-              std::string::npos)
+    EXPECT_NE(
+        ended.out.find(
+            "1 of 3 held-out texts were found; 1 are too short to be found; 1 are in no document"),
+        std::string::npos)
         << ended.out;
     ASSERT_EQ(lines("gone.jsonl").size(), 1u);
     EXPECT_EQ(lines("gone.jsonl")[0].at("id"), "has");
     EXPECT_EQ(lines("gone.jsonl")[0].at("removed_by"), "held_out");
     EXPECT_EQ(lines("o.jsonl").size(), 2u);
   }
+}
+
+// C4 deletes the lines before the last, in which the 13 words are; and each of two equal texts is
+// found.
+TEST_F(Corpus, HeldOutTextIsLookedForInTheWholeText) {
+  Planter planter;
+  std::string text;
+  for (const std::string& word : planter.words(60))
+    text += word + (text.size() % 5 == 0 ? "\n" : " ");
+  std::string held = Planted{"t", "", text, 0}.line();
+  write("test.jsonl", held + held);
+  for (int i = 0; i < 5; ++i) text += "\nThis line stays, " + std::to_string(i) + " as it is.";
+  write("a.jsonl", Planted{"a", "", text, 0}.line());
+  const Ended ended =
+      call("25_corpus", "--data a.jsonl --held-out test.jsonl --out o.jsonl --filter c4");
+  EXPECT_NE(
+      ended.out.find(
+          "2 of 2 held-out texts were found; 0 are too short to be found; 0 are in no document"),
+      std::string::npos)
+      << ended.out;
+  EXPECT_EQ(read("o.jsonl"), "");
 }
 
 TEST_F(Corpus, TheFunnelSumsUp) {

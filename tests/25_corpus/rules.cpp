@@ -91,6 +91,18 @@ TEST(Rules, KeepATextAtTheThresholdAndRemoveOneBeyondIt) {
   }
 }
 
+// tests/clients/test_corpus.py has datatrove's verdict on each mark.
+TEST(Rules, PunctuationIsThatOfManyScripts) {
+  int64_t marks = 0;
+  for (const auto& [first, last] : kSentenceEnds) marks += last - first + 1;
+  EXPECT_EQ(marks, 159);
+  for (const char* end :
+       {"\u0964", "\u061f", "\u06d4", "\u0589", "\u1362", "\u3002", "\U0001da88", "."})
+    EXPECT_TRUE(ends_with_punctuation(std::string("a") + end)) << end;
+  for (const char* end : {"", "a", ",", ":", "\u2026", "\"", "\xFF"})
+    EXPECT_FALSE(ends_with_punctuation(end)) << end;
+}
+
 TEST(Rules, AreAskedInTheOrderOfTheSets) {
   std::string text = "{ is a brace.";
   EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::C4, RuleSet::Gopher}, text)), "c4.braces");
@@ -122,6 +134,17 @@ TEST(C4, DeletesLinesAndCitations) {
   EXPECT_EQ(c4_lines(longest + "\n\n\n" + "a b c" + longest.substr(4)), longest);
   EXPECT_EQ(c4_lines("\n [1] it is[] so[edit] [x].\u00A0\n\n and here[citation needed].\t"),
             "it is so [x].\nand here.");
+}
+
+TEST(Rules, UnwrappedTextHasALineForEachParagraph) {
+  EXPECT_EQ(unwrapped("It was the\n best of \ntimes.\n\n\nIt was\nso.\n"),
+            "It was the best of times.\n\n\nIt was so.\n");
+  for (const char* text : {"", "\n", "a", "a\n", "\n\na\n\n"}) EXPECT_EQ(unwrapped(text), text);
+  const std::string paragraph = words(40) + "\nends here. It is one of\nfive. So\nit is.";
+  std::string text = paragraph + "\n\n" + paragraph + "\n\n" + paragraph;
+  std::string wrapped = text;
+  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::C4}, wrapped)), "c4.sentences");
+  EXPECT_EQ(broken_rule(std::array{RuleSet::Unwrap, RuleSet::C4}, text), nullptr);
 }
 
 TEST(Rules, DivideByNothing) {
