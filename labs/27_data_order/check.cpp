@@ -133,8 +133,9 @@ void run_resumes(Sheet& sheet) {
 
 /// Stops after each row of a run with some epochs, and goes on with others. A window that the end
 /// of an epoch has cut stays as it was dealt, and so does one that no end has cut.
-void run_other_epochs(Sheet& sheet, const char* name, int64_t epochs, int64_t later) {
-  const Files files(sheet, epochs, 8), then(sheet, later, 8);
+void run_other_epochs(Sheet& sheet, const char* name, int64_t window, int64_t epochs,
+                      int64_t later) {
+  const Files files(sheet, epochs, window), then(sheet, later, window);
   OrderPlace at = files.place(sheet.seed());
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   for (int64_t stop = 1; stop < 24; ++stop) {
@@ -144,7 +145,7 @@ void run_other_epochs(Sheet& sheet, const char* name, int64_t epochs, int64_t la
     OrderPlace loaded = then.place(sheet.seed());
     loaded.set_state(nlohmann::json::parse(at.state().dump()));
     DataOrder fresh(then.sources, then.packing, then.run, then.gpt);
-    sheet.text(fmt::format("resume/{}: stopped after row {}", name, stop),
+    sheet.text(fmt::format("resume/{}: windows of {}, stopped after row {}", name, window, stop),
                rows_of(fresh.read(loaded, 4 * kBundles, {0, 4 * kBundles})));
   }
 }
@@ -216,8 +217,13 @@ void cases(Sheet& sheet) {
   sheet.run("drawn weights", [&] { run_drawn_shares(sheet); });
   sheet.run("rows, windows of one document", [&] { run_rows(sheet, 0, 1); });
   sheet.run("resumes", [&] { run_resumes(sheet); });
-  sheet.run("more epochs", [&] { run_other_epochs(sheet, "more epochs", 1, 2); });
-  sheet.run("an end", [&] { run_other_epochs(sheet, "an end that was none", 0, 1); });
+  const auto others = [&](const char* name, int64_t epochs, int64_t later) {
+    sheet.run(name, [&] {  // an epoch ends within a window of one of these sizes
+      for (const int64_t window : {8, 9}) run_other_epochs(sheet, name, window, epochs, later);
+    });
+  };
+  others("more epochs", 1, 2);
+  others("an end that was none", 0, 1);
   sheet.run("no sources", [&] { run_no_sources(sheet); });
   sheet.run("refusals", [&] { run_refusals(sheet); });
 }
