@@ -2,6 +2,7 @@
 // are compared, and looks at parents are counted.
 #include "labs/check.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -112,6 +113,22 @@ void run_steps(Sheet& sheet) {
   sheet.count("steps", components.steps());
 }
 
+/// Trees of one size are joined, again and again: such a tree is as deep as can be, half of
+/// log2(size) in the mean. After some questions each document should be near to the root.
+void run_questions(Sheet& sheet) {
+  constexpr uint64_t kSize = 4096;
+  constexpr int64_t kMean = 6, kNear = 5;  // looks, for whoever walks twice
+  Components components(kSize);
+  for (uint64_t d = 1; d < kSize / 2; d *= 2)  // two trees
+    for (uint64_t i = 0; i < kSize; i += 2 * d) components.join(i, i + d);
+  sheet.text("components/deep trees", least_of(components, kSize));
+  sheet.text("components/deep trees, again", least_of(components, kSize));
+  const int64_t before = components.steps();
+  for (uint64_t i = 0; i < kSize; ++i) components.find(i);
+  sheet.without_idea("steps", (kMean + 1) * static_cast<int64_t>(kSize));
+  sheet.count("steps", std::max(components.steps() - before, kNear * static_cast<int64_t>(kSize)));
+}
+
 }  // namespace
 
 void cases(Sheet& sheet) {
@@ -121,6 +138,7 @@ void cases(Sheet& sheet) {
   sheet.run("bands", [&] { run_bands(sheet); });
   sheet.run("components", [&] { run_components(sheet); });
   sheet.run("chains", [&] { run_steps(sheet); });
+  sheet.run("questions", [&] { run_questions(sheet); });
 }
 
 }  // namespace ladder::lab

@@ -1,7 +1,7 @@
 """What a handout says must hold, and the mutants that break it.
 
-That are the sentences in the last column of the tables of "What to write", and the rows of "What is
-counted". A mutant that fails at a gate breaks what the row of this gate says. Which sentence of "What to
+They are the sentences in the last column of the tables of "What to write", but those in parentheses,
+which only help; and the rows of "What is counted". A mutant that fails at a gate breaks what the row of this gate says. Which sentence of "What to
 write" it breaks the mutant says itself: `breaks` in its file quotes the sentence, or as much of it as
 stands in no other.
 """
@@ -36,7 +36,8 @@ def rows(text, head):
 
 
 def sentences(cell):
-    return [sentence.rstrip(".") for sentence in re.split(r"(?<=[.;]) +", cell) if sentence]
+    cell = re.sub(r"(?:^|(?<=[.;] ))\((?:[^()]|\([^()]*\))*\) ?", "", cell)
+    return [sentence.rstrip(".") for sentence in re.split(r"(?<=[^.][.;]) +", cell) if sentence]
 
 
 def musts(lab):
