@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "chapters/23_planner/advice.h"
+#include "chapters/23_planner/candidates.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/ladder_memory.h"
@@ -36,24 +35,19 @@ struct Answer {
   const Plan& best() const { return found.plans.front(); }
 };
 
-/// @throws UserError that says what takes least, and the cheapest change after which it fits
+/// @throws UserError that names the smallest plan
 [[noreturn]] inline void refuse(const Job& job, const Device& device, const Fixed& fixed,
                                 const Found& found) {
-  if (found.legal == 0)
-    throw UserError("no layout is legal: {}", Refusal(job, fixed).text().c_str());
-  const std::optional<Change> change = cheapest_change(job, device, fixed);
-  const std::string advice = change
-                                 ? fmt::format("{} does: {:.2f} s a step with {}", change->text,
-                                               change->plan.seconds(), change->plan.layout.text())
-                                 : "more devices do not help either";
-  throw UserError("none of {} layouts fits {} of {}; the least takes {}, {}; {}", found.legal,
-                  gib(device.room()).c_str(), device.name, gib(found.least->bytes()).c_str(),
-                  found.least->layout.text().c_str(), advice.c_str());
+  if (found.legal == 0) throw UserError("no layout is legal: {}", why_none(job, fixed).c_str());
+  throw UserError("none of {} layouts fits {}; the least takes {}, {}", found.legal,
+                  room_text(device).c_str(), size_text(found.least->bytes()).c_str(),
+                  found.least->layout.text().c_str());
 }
 
 /// @param fastest how many plans, in addition to those of which no other is both faster and smaller
 /// @throws UserError if nothing fits, or if the device cannot compute in this precision
-inline Answer answer(const Question& question, const Device& device, size_t fastest = 100) {
+inline Answer answer(const Question& question, Device device, size_t fastest = 100) {
+  device.reserve = question.job.reserved_bytes();
   if (question.precision.fp8() && device.fp8 == 0)
     throw UserError("--precision fp8: {} has no peak for it; legal are fp32, bf16 and fp16",
                     device.name);

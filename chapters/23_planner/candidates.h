@@ -20,6 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/23_planner/job.h"
@@ -34,23 +37,6 @@ struct Fixed {
   std::optional<std::string> recompute = {};
   std::optional<PipelineKind> schedule = {};
 };
-
-/// Calls use(flag, its name, its value in a layout) for each flag of a layout.
-template <class Use>
-void each_flag(Use&& use) {
-  using L = PlanLayout;
-  use(&Fixed::recompute, "--recompute", [](const L& l) { return l.recompute; });
-  use(&Fixed::zero, "--zero", [](const L& l) { return int64_t{l.zero}; });
-  use(&Fixed::replicas, "--replicas", [](const L& l) { return l.replicas; });
-  use(&Fixed::micro_batch, "--micro-batch", [](const L& l) { return l.micro_batch; });
-  use(&Fixed::schedule, "--schedule", [](const L& l) { return l.schedule; });
-  use(&Fixed::chunks, "--chunks", [](const L& l) { return l.chunks; });
-  use(&Fixed::tp, "--tp", [](const L& l) { return l.tp; });
-  use(&Fixed::pp, "--pp", [](const L& l) { return l.pp; });
-  use(&Fixed::cp, "--cp", [](const L& l) { return l.cp; });
-  use(&Fixed::ep, "--ep", [](const L& l) { return l.ep; });
-  use(&Fixed::dp, "--dp", [](const L& l) { return l.dp; });
-}
 
 /// How ranks of the batch share what belongs to parameters.
 struct Sharding {
@@ -189,5 +175,22 @@ class Candidates {
   Rules rules_;
   mutable std::map<std::pair<int64_t, bool>, std::vector<std::string>> policies_;
 };
+
+/// Why no layout is legal: what all of them break. If they break different rules: what those say
+/// that break only one.
+inline std::string why_none(const Job& job, const Fixed& fixed) {
+  for (const Rule rule : kRules)
+    if (!Candidates(job, fixed, {rule}).any())
+      return rule(job, Candidates(job, fixed, {}).any().value());
+  std::vector<std::string> all;
+  for (const Rule rule : kRules) {
+    if (rule == devices_are_all) continue;  // other layouts are always legal
+    Candidates::Rules others{kRules.begin(), kRules.end()};
+    std::erase(others, rule);
+    if (const auto layout = Candidates(job, fixed, others).any()) all.push_back(rule(job, *layout));
+  }
+  return fmt::format("of {} devices for {} sequences, {}", job.gpus, job.batch,
+                     fmt::join(all, "; or "));
+}
 
 }  // namespace ladder::planner

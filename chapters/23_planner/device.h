@@ -41,7 +41,8 @@ struct Device {
   double watts = 0;                      ///< of one device at its limit
   double products = 0, attention = 0, memory_share = 0, links = 0;  ///< shares achieved
   double overlap = 0;  ///< share of a message that computation can hide
-  double usable = 0;   ///< share of the memory that tensors can use
+  double usable = 0;   ///< share of the memory that a program's tensors and NCCL can use
+  double reserve = 0;  ///< bytes of that share for NCCL: of a question (--reserve), not of the file
 
   /// Operations per second at the peak of that precision. FP16 has the peak of BF16.
   double peak(std::string_view precision) const {
@@ -58,7 +59,7 @@ struct Device {
     return message - std::min(overlap * message, beside);
   }
   /// How many bytes a plan may take.
-  int64_t room() const { return static_cast<int64_t>(memory * usable); }
+  int64_t room() const { return static_cast<int64_t>(std::max(0.0, memory * usable - reserve)); }
 };
 
 /// A number of the file: its name there, and its place here.

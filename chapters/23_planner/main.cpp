@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/23_planner/answer.h"
+#include "chapters/23_planner/command.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/explain.h"
 #include "chapters/23_planner/plan_options.h"
 #include "chapters/23_planner/plan_report.h"
-#include "chapters/23_planner/replay.h"
 #include "chapters/23_planner/scaling_law.h"
 #include "chapters/23_planner/search.h"
 #include "chapters/23_planner/usual_memory.h"
@@ -33,14 +33,15 @@ namespace {
 
 struct Options {
   Question question;
-  ReplayOptions replay;
   std::string explain, report;
+  bool command = false;
   int64_t show = 10;
 
   void add_to(CommandLine& line) {
     line.group("Output");
     line.add("--show", show, "layouts in the table");
     line.add("--explain", explain, "a number, as mfu, bubble or Activation: its formula");
+    line.add("--command", command, "print the commands that start the fastest layout, and stop");
     line.add("--report", report,
              "the 100 fastest layouts (--show, if it is more) and the front, as JSON");
   }
@@ -48,8 +49,9 @@ struct Options {
   void check() const {
     if (show < 1 || show > 1000) throw UserError("--show must be from 1 to 1000, not {}", show);
     if (!explain.empty()) explanation_of(explain);
-    if (question.job.flops > 0 && !(report.empty() && explain.empty()))
-      throw UserError("--report and --explain are of a plan, which --compute does not make");
+    if (question.job.flops > 0 && (command || !(report.empty() && explain.empty())))
+      throw UserError(
+          "--report, --explain and --command are of a plan, which --compute does not make");
   }
 };
 
@@ -57,9 +59,8 @@ Options parse_options(int argc, char** argv) {
   Options o;
   // LADDER_DEVICES: the folder devices/ beside this file, from CMake.
   o.question.job.known_devices = device_names(LADDER_DEVICES);
-  o.question.read(argc, argv, o.replay, o);
-  require_own_place({"--report", o.report},
-                    {{"--device", o.question.job.device}, {"--loads", o.replay.loads}});
+  o.question.read(argc, argv, o);
+  require_own_place({"--report", o.report}, {{"--device", o.question.job.device}});
   return o;
 }
 
@@ -83,11 +84,11 @@ void print_memory(const Answer& a) {
 
 void print_smaller(const Answer& a) {
   const Plan& small = smallest_of_fast(a.found.plans);
-  fmt::print("within 1% of it with least memory: {:.2f} s, {}, {}\n", small.seconds(),
-             gib(small.bytes()), small.layout.text());
+  fmt::print("within 1% of it with least memory: {}, {}, {}\n", time_text(small.seconds()),
+             size_text(small.bytes()), small.layout.text());
   fmt::print("no other is faster and smaller:\n");
   for (const Plan* plan : pareto(a.found.plans))
-    fmt::print("  {:>9.2f} s {:>10}  {}\n", plan->seconds(), gib(plan->bytes()),
+    fmt::print("  {:>11} {:>10}  {}\n", time_text(plan->seconds()), size_text(plan->bytes()),
                plan->layout.text());
 }
 
@@ -138,21 +139,17 @@ void write_report(const nlohmann::json& report, const std::string& name) {
   file.commit();
 }
 
-/// What the loads of a run's experts cost, and what a placement by load would have saved.
-void replay(const Options& o) {
-  const ExpertClock clock = replayed(o.replay, o.question.layout.ep);
-  write_report(replay_json(clock), o.report);
-  fmt::print("{}", replay_text(clock));
-}
-
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens);
-  if (!o.replay.loads.empty()) return replay(o);
   const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device),
                           static_cast<size_t>(std::max<int64_t>(100, o.show)));
   write_report(report_json(a), o.report);
   if (!o.explain.empty()) return explain(a, o.explain);
+  if (o.command) {
+    fmt::print("{}", commands_text(o.question, a.job, a.device, a.best().layout, a.ladder));
+    return;
+  }
   print_layouts(a, o.show);
   print_memory(a);
   print_step(a, o.question.cost.price);

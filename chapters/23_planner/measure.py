@@ -1,14 +1,12 @@
 """The measured tables of chapter 23: seconds and bytes of runs of other chapters beside the planner's,
-a law of loss that was fitted to small runs, and what uneven loads of experts cost."""
+and a law of loss that was fitted to small runs."""
 
 import importlib.util
 import json
 import statistics
-import subprocess
-import tempfile
 from pathlib import Path
 
-from measure import ROOT, run, table
+from measure import ROOT, table
 
 
 def sibling(name):
@@ -52,11 +50,6 @@ JUDGED = [
      f"{SHARED} --context ring"),
     ("21_moe", "--model moe-tiny --batch 16 --micro-batch 16", "", ONE),
 ]
-
-
-EP, LAST = 4, 100  # ranks, steps
-EXPERTS = ("--model moe-tiny --batch 16 --steps 400 --lr 2e-3 --beta2 0.99 --schedule cosine --warmup 40 "
-           f"--clip 1 --ranks {EP} --ep {EP} --threads 1")
 
 
 class Judged:
@@ -146,39 +139,5 @@ def law():
         f"{abs(said / last['loss'] - 1):.1%} {'low' if said < last['loss'] else 'high'}."]
 
 
-def replayed(report, redundant):
-    """Times of a layer in the last steps of a run, on the clock: experts in order, and placed by load."""
-    with tempfile.TemporaryDirectory() as folder:
-        loads, replay = Path(folder, "run.json"), Path(folder, "replay.json")
-        loads.write_text(json.dumps(report))
-        subprocess.run([here.BIN / "ch23_planner", "--loads", loads, "--ep", str(EP), "--redundant-experts",
-                        str(redundant), "--report", replay], check=True, capture_output=True)
-        steps_of = json.loads(replay.read_text())["steps"]
-    return [last(steps_of[of]) for of in ("aligned", "placed")]
-
-
-def last(values):
-    return f"{statistics.mean(values[-LAST:]):.2f}"
-
-
-def loads():
-    rows = []
-    for name, flags, redundant in [("no balance", "", (0, 4, 8)),
-                                   ("balance loss", "--balance-loss 0.01", (0,)),
-                                   ("bias", "--bias-rate 0.001", (0,))]:
-        report = run("22_expert_parallel", f"{EXPERTS} {flags}").report
-        violation = last(report["extra"]["experts"]["steps"]["max_violation"])
-        for more in redundant:
-            aligned, placed = replayed(report, more)
-            rows.append([name, f"{report['val_loss']:.3f}", violation, aligned, more, placed])
-    head = ["balance", "validation loss", "MaxVio", "time, experts in order", "redundant experts",
-            "time, placed by load"]
-    return [
-        f"**Uneven loads.** Runs of chapter 22, `{EXPERTS}`, replayed with `--ep {EP}`. MaxVio and times are "
-        f"means over blocks and the last {LAST} steps. A time is that of a layer on the clock, over the "
-        "time with even loads:",
-        table(head, rows)]
-
-
 def measure():
-    return "\n\n".join([*steps(), *law(), *loads()])
+    return "\n\n".join([*steps(), *law()])

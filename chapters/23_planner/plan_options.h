@@ -1,6 +1,7 @@
 // The flags that say what to plan: the model, the machine, and the fixed parts of the layout.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,15 @@ struct JobOptions {
   int threads = 1;
   bool no_sequence_parallel = false;
   double flops = 0, inference_tokens = 0;
+  double reserve = -1;  ///< GiB; below 0: the default
+
+  /// What NCCL takes of a device beside tensors. A communicator takes 688 MiB where it joins more
+  /// than two devices (four A100, github.com/NVIDIA/nccl/issues/964), and a rank has up to three:
+  /// of its tensor ranks, of the ranks that share its batch, and of its stages.
+  int64_t reserved_bytes() const {
+    const double gibibytes = reserve >= 0 ? reserve : gpus > 1 ? 2 : 0;
+    return std::llround(gibibytes * (1 << 30));
+  }
 
   void add_to(CommandLine& line) {
     line.group("Model");
@@ -50,6 +60,8 @@ struct JobOptions {
     line.add("--gpus", gpus, "devices in all");
     line.add("--device", device,
              fmt::format("one of {}, or a file .toml", fmt::join(known_devices, ", ")));
+    line.add("--reserve", reserve, "GiB of a device that no tensor may take: NCCL's buffers",
+             {.shown_default = "2 on more than one device, otherwise 0"});
     line.group("23_planner");
     line.add("--gradients", gradients,
              "what the usual accounting has of them beside 16-bit weights: fp32 (18 bytes a "
@@ -73,6 +85,8 @@ struct JobOptions {
                                       {"--threads", threads}})
       if (value < 1 || value > 1 << 20)
         throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
+    if (reserve != -1 && !(reserve >= 0 && reserve <= 1e6))
+      throw UserError("--reserve must be from 0 to 1e6 GiB, not {}", reserve);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
       throw UserError("--compute must be 0, or from 1e6 to 1e40, not {}", flops);
     if (!(inference_tokens >= 0 && inference_tokens <= 1e30))

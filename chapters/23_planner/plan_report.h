@@ -43,8 +43,32 @@ inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
           utilisation(causal_flops(job.gpt), rate, job.gpus, peak)};
 }
 
-inline std::string gib(int64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+/// In GiB, and what is less than one in MiB.
+inline std::string size_text(int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return bytes < 1 << 30 ? fmt::format("{:.1f} MiB", size / (1 << 20))
+                         : fmt::format("{:.1f} GiB", size / (1 << 30));
+}
+/// Seconds, or milliseconds for a step of less than a second and its parts.
+struct TimeUnit {
+  double seconds;
+  const char* name;
+
+  explicit TimeUnit(double step) : seconds(step < 1 ? 1e-3 : 1), name(step < 1 ? "ms" : "s") {}
+  double of(double time) const { return time / seconds; }
+};
+inline std::string time_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
+}
+
+/// What tensors may take, and what of the device they may not.
+inline std::string room_text(const Device& device) {
+  std::string text = fmt::format("{} of {} ({:.2f} of its memory", size_text(device.room()),
+                                 device.name, device.usable);
+  if (device.reserve > 0)
+    text += fmt::format(", less {} for NCCL: --reserve",
+                        size_text(static_cast<int64_t>(device.reserve)));
+  return text + ")";
 }
 
 /// How many layouts there are, and why most of them are not ranked.
@@ -54,7 +78,7 @@ inline std::string pruned_text(const Device& device, const Found& found) {
       "smaller. Left out: {} take more than {}; {} have another of the same ranks, schedule, "
       "micro-batch and ZeRO that is no slower and no larger; {} are slower, as a bound of their "
       "time says",
-      found.plans.size(), found.legal, found.too_large, gib(device.room()), found.beaten,
+      found.plans.size(), found.legal, found.too_large, room_text(device), found.beaten,
       found.too_slow);
 }
 
@@ -73,7 +97,7 @@ inline std::string layouts_text(const Job& job, const Device& device,
     text += fmt::format(
         fmt::runtime(kRow), l.tp, l.pp, l.dp, l.cp, l.ep,
         l.replicas > 1 ? fmt::format("3 x{}", l.replicas) : fmt::format("{}", l.zero), l.recompute,
-        l.micro_batch, schedule, gib(plan.bytes()), fmt::format("{:.3g}", plan.seconds()),
+        l.micro_batch, schedule, size_text(plan.bytes()), fmt::format("{:.3g}", plan.seconds()),
         fmt::format("{:.1f}%", 100 * speed_of(job, device, plan).mfu));
   }
   return text;
@@ -84,17 +108,18 @@ inline std::string reason(const Plan& better, const Plan& next) {
   const double saved = next.seconds() - better.seconds(), least = 1e-3 * next.seconds();
   const int64_t more = better.bytes() - next.bytes();
   if (saved < least)
-    return fmt::format("as fast as the next within 0.1%, with {} {}", gib(std::max(more, -more)),
-                       more > 0 ? "more" : "less");
+    return fmt::format("as fast as the next within 0.1%, with {} {}",
+                       size_text(std::max(more, -more)), more > 0 ? "more" : "less");
   std::vector<std::pair<double, std::string_view>> terms;
   for (size_t i = 0; i < kTerms; ++i)
     terms.emplace_back(better.step.terms.terms[i] - next.step.terms.terms[i], kNames<Term>[i]);
   const auto size = [](const auto& term) { return std::max(term.first, -term.first); };
   std::ranges::sort(terms, std::greater{}, size);
-  std::string text = fmt::format("{:.3f} s less than the next:", saved);
+  const TimeUnit unit(next.seconds());
+  std::string text = fmt::format("{:.3f} {} less than the next:", unit.of(saved), unit.name);
   for (size_t i = 0; i < 3; ++i)
     if (i == 0 || size(terms[i]) > least)
-      text += fmt::format(" {} {:+.3f}", terms[i].second, terms[i].first);
+      text += fmt::format(" {} {:+.3f}", terms[i].second, unit.of(terms[i].first));
   return text;
 }
 
@@ -126,12 +151,17 @@ inline std::string memory_text(const Plan& plan, const LadderBytes& ladder) {
 }
 
 inline std::string terms_text(const Plan& plan) {
+  const TimeUnit unit(plan.seconds());
   std::string text =
-      fmt::format("step {:.3f} s, of the slowest stage {}:", plan.seconds(), plan.step.slowest);
+      fmt::format("step {:.3f} {}, of the slowest stage {}:", unit.of(plan.seconds()), unit.name,
+                  plan.step.slowest);
   for (size_t i = 0; i < kTerms; ++i)
-    text +=
-        fmt::format("{} {} {:.3f}", i == 0 ? "" : ",", kNames<Term>[i], plan.step.terms.terms[i]);
-  return text + "\n";
+    text += fmt::format("{} {} {:.3f}", i == 0 ? "" : ",", kNames<Term>[i],
+                        unit.of(plan.step.terms.terms[i]));
+  if (plan.seconds() >= 1) return text + "\n";
+  return text +
+         "\nkernel launches are not counted: a small model may wait for them longer than it "
+         "computes\n";
 }
 
 inline std::string cost_text(const RunCost& cost, double price) {

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/input_file.h"
 #include "tests/common/programs.h"
 
 namespace ladder::test {
@@ -21,6 +25,15 @@ class Planner : public Programs {
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_EQ(ended.err, "");
     return nlohmann::json::parse(read("plan.json"));
+  }
+  /// The file of the H100 with another memory.
+  static std::string device(double gigabytes, double usable) {
+    std::string text = read_small_file(LADDER_DEVICES "/h100.toml", 1 << 16);
+    for (const auto& [from, to] :
+         {std::pair{"gigabytes = 80", fmt::format("gigabytes = {}", gigabytes)},
+          {"usable = 0.95", fmt::format("usable = {}", usable)}})
+      text.replace(text.find(from), std::string_view(from).size(), to);
+    return text;
   }
 };
 
@@ -132,27 +145,42 @@ TEST_F(Planner, SearchesThousandsOfDevices) {
   EXPECT_EQ(plan("--model llama3-405b --gpus 4096 --batch 4096 --device h100").status, 0);
 }
 
-TEST_F(Planner, SaysWhatWouldFit) {
+TEST_F(Planner, ARefusalNamesTheSmallestPlan) {
   // 7 B on one device: 18 bytes a parameter are 113 GiB.
   const Ended one = plan("--model llama2-7b --gpus 1 --batch 8 --device h100");
   EXPECT_EQ(one.status, 2);
-  EXPECT_NE(one.err.find("--gpus 2 does"), std::string::npos) << one.err;
-  EXPECT_EQ(plan("--model llama2-7b --gpus 2 --batch 8 --device h100").status, 0);
+  EXPECT_EQ(std::ranges::count(one.err, '\n'), 1) << one.err;
+  const size_t at = one.err.find("the least takes ");
+  ASSERT_NE(at, std::string::npos) << one.err;
+  // A device of its size, of which tensors may take all, fits it; a smaller one does not.
+  const double least = std::stod(one.err.substr(at + 16)) * 1.073741824;
+  for (const auto& [gigabytes, status] : {std::pair{least + 0.1, 0}, {least - 0.1, 2}}) {
+    write("own.toml", device(gigabytes, 1));
+    EXPECT_EQ(plan("--model llama2-7b --gpus 1 --batch 8 --device own.toml").status, status);
+  }
+}
 
-  const std::string base = "--model llama3-70b --gpus 64 --batch 64 --device h100 ";
-  const std::string cut = "--tp 8 --pp 1 --cp 1 --zero 3 --recompute none --micro-batch 8";
-  const Ended fixed = plan(base + cut);
-  EXPECT_EQ(fixed.status, 2);
-  EXPECT_EQ(std::ranges::count(fixed.err, '\n'), 1) << fixed.err;
-  const size_t at = fixed.err.find("; --");
-  ASSERT_NE(at, std::string::npos) << fixed.err;
-  // The flag that it names, in place of the one given, makes the plan fit.
-  const std::vector<std::string> change = words(fixed.err.substr(at + 2));
-  std::vector<std::string> flags = words(base + cut);
-  const auto flag = std::ranges::find(flags, change[0]);
-  ASSERT_NE(flag, flags.end()) << fixed.err;
-  *(flag + 1) = change[1];
-  EXPECT_EQ(run("23_planner", flags).status, 0) << fixed.err;
+// NCCL's buffers are left: the fastest of 70B without a reserve takes what they want.
+TEST_F(Planner, TheReserveIsLeft) {
+  const auto all = planned(k70B + " --reserve 0"), left = planned(k70B);
+  constexpr int64_t kGiB = 1 << 30;
+  EXPECT_EQ(left["room"].get<int64_t>(), all["room"].get<int64_t>() - 2 * kGiB);
+  EXPECT_GT(all["layouts"][0]["bytes"], left["room"]);
+  EXPECT_LE(left["layouts"][0]["bytes"], left["room"]);
+  EXPECT_GE(left["layouts"][0]["step_seconds"], all["layouts"][0]["step_seconds"]);
+  EXPECT_NE(plan(k70B).out.find("less 2.0 GiB for NCCL: --reserve"), std::string::npos);
+  // One device has nobody to talk to.
+  const std::string one = "--model gpt2-124m --gpus 1 --batch 8";
+  EXPECT_EQ(planned(one), planned(one + " --reserve 0"));
+}
+
+TEST_F(Planner, SmallNumbersHaveSmallUnits) {
+  const Ended small = plan("--model nano --gpus 1 --batch 4");
+  for (const char* says : {" ms, of the slowest stage", " MiB", "kernel launches are not counted"})
+    EXPECT_NE(small.out.find(says), std::string::npos) << says << "\n" << small.out;
+  for (const char* never : {" 0.0 GiB", "0.000 s", "0.00 s"})
+    EXPECT_EQ(small.out.find(never), std::string::npos) << never << "\n" << small.out;
+  EXPECT_EQ(plan(k70B).out.find("kernel launches"), std::string::npos);
 }
 
 TEST_F(Planner, GivesReasons) {

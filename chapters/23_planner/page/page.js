@@ -68,6 +68,7 @@ const fields = (choices) => [
   ["layout", "Schedule", "schedule", "select", any(choices.schedules), ""],
   ["layout", "Chunks of a stage, for interleaved", "chunks", "select", any([]), ""],
   ["layout", "No sequence parallelism", "no-sequence-parallel", "check", null, ""],
+  ["more", "GiB that NCCL takes", "reserve", "text", "2, of one device 0", ""],
   ["more", "Blocks", "layers", "text", "the model's", ""],
   ["more", "Channels", "channels", "text", "the model's", ""],
   ["more", "Attention heads", "heads", "text", "the model's", ""],
@@ -153,7 +154,8 @@ function offer(report) {
 const number = (x, digits = 3) =>
   x.toLocaleString("en", x >= 10 ** (digits - 1) || x === 0 ? { maximumFractionDigits: 0 }
     : { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
-const gib = (bytes) => (bytes / 2 ** 30).toFixed(1);
+const size = (bytes) => (bytes < 2 ** 30 ? (bytes / 2 ** 20).toFixed(1) + " MiB" : (bytes / 2 ** 30).toFixed(1) + " GiB");
+const time = (seconds) => (seconds < 1 ? number(1e3 * seconds) + " ms" : number(seconds) + " s");
 const percent = (share) => (100 * share).toFixed(1) + "%";
 const swatch = (name) => el("span", { className: "swatch", style: `background:var(--${name})` });
 
@@ -190,8 +192,8 @@ function drawFigures(report, l, place) {
   const figure = (name, value, note) => [el("dt", { textContent: name }), el("dd", { textContent: value }, el("small", { textContent: note }))];
   const cost = report.cost;
   const figures = [
-    ["Step", number(l.step_seconds) + " s", number(l.tokens_per_second) + " tokens a second"],
-    ["Memory", gib(l.bytes) + " GiB", `of ${gib(report.room)} GiB usable`],
+    ["Step", time(l.step_seconds), number(l.tokens_per_second) + " tokens a second" + (l.step_seconds < 1 ? ", without kernel launches" : "")],
+    ["Memory", size(l.bytes), `of ${size(report.room)} that tensors may take`],
     ["MFU", percent(l.mfu), `${percent(l.mfu_causal)} with half of attention`],
     ["Run", number(cost.days) + " days", `${number(cost.device_hours)} device-hours, ${number(cost.megawatt_hours)} MWh` + (cost.price > 0 ? `, price ${number(cost.price)}` : "")],
     ["Model", number(report.parameters / 1e9) + " B", `parameters; ${number(report.batch * report.seq_len / 1e6)} M tokens a step`],
@@ -204,19 +206,20 @@ function drawMemory(report, names) {
   const { usual, ladder } = report.memory, sum = (bytes) => names.reduce((all, name) => all + bytes[name], 0);
   const most = 1.02 * Math.max(report.room, sum(usual), ladder ? sum(ladder.bytes) : 0);
   const line = (title, bytes) => [el("span", { textContent: title }),
-    bar(names, bytes, most, `${title}: ${gib(sum(bytes))} GiB`, report.room), el("span", { textContent: gib(sum(bytes)) + " GiB" })];
+    bar(names, bytes, most, `${title}: ${size(sum(bytes))}`, report.room), el("span", { textContent: size(sum(bytes)) })];
   const bars = el("div", { className: "bars" }, ...line("usual", usual), ...(ladder ? line("Ladder", ladder.bytes) : []));
-  const exact = (bytes) => el("span", { textContent: (bytes / 2 ** 30).toFixed(2), title: bytes + " bytes" });
+  const [unit, per] = most < 2 ** 30 ? ["MiB", 2 ** 20] : ["GiB", 2 ** 30];
+  const exact = (bytes) => el("span", { textContent: (bytes / per).toFixed(2), title: bytes + " bytes" });
   const rows = names.map((name) => [[swatch(name), name], exact(usual[name]), ladder ? exact(ladder.bytes[name]) : "-"]);
   const note = (ladder ? `Ladder: what a run of ${ladder.chapter} counts.` : `Ladder: a dash, as ${report.why_no_ladder}.`) +
     ` A rank of stage ${report.memory_stage}. The line is what tensors can have.`;
-  $("memory").replaceChildren(bars, tables(["GiB", "usual", "Ladder"], rows), el("p", { textContent: note }));
+  $("memory").replaceChildren(bars, tables([unit, "usual", "Ladder"], rows), el("p", { textContent: note }));
 }
 
 function drawStep(l, names) {
   const used = names.filter((name) => l.seconds[name] > 0);
   const rows = used.map((name) => [[swatch(name), name], number(l.seconds[name]), percent(l.seconds[name] / l.step_seconds)]);
-  $("step").replaceChildren(bar(used, l.seconds, l.step_seconds, `${number(l.step_seconds)} s in terms`), tables(["term", "seconds", "share"], rows));
+  $("step").replaceChildren(bar(used, l.seconds, l.step_seconds, `${time(l.step_seconds)} in terms`), tables(["term", "seconds", "share"], rows));
 }
 
 /// [kind, micro-batch, chunk, begin, end] of each stage. One stage has no clock: its micro-batches
@@ -253,7 +256,7 @@ function drawClock(report, l) {
     box(busy + l.seconds.data, l.step_seconds, s, color("update"));
   });
   const split = stages.some((list) => list.some(([what]) => what === "W"));
-  const text = `${number(l.step_seconds)} s from left to right, ${stages.length > 1 ? `a row for each of ${stages.length} stages` : "one stage"}, ` +
+  const text = `${time(l.step_seconds)} from left to right, ${stages.length > 1 ? `a row for each of ${stages.length} stages` : "one stage"}, ` +
     `${report.micros} micro-batches. Light: forward. Dark: backward${split ? " (of inputs; lightest: of weights)" : ""}. ` +
     "Grey: waiting. Red: messages between replicas that nothing hides. Green: the update.";
   $("clock-text").textContent = text;
@@ -263,7 +266,7 @@ function drawClock(report, l) {
 function drawTable(report, place, memory, terms) {
   const plans = report.layouts, shown = SHOW_ALL ? plans.length : Math.min(12, plans.length);
   const slowest = Math.max(...plans.slice(0, shown).map((l) => l.step_seconds)), front = new Set(report.pareto);
-  const head = ["", "seconds", "MFU", "GiB", "tp", "pp", "dp", "cp", "ep", "ZeRO", "recompute", "micro", "schedule", "step", "memory"];
+  const head = ["", "seconds", "MFU", "bytes", "tp", "pp", "dp", "cp", "ep", "ZeRO", "recompute", "micro", "schedule", "step", "memory"];
   const rows = plans.slice(0, shown).map((l, i) => {
     const button = el("button", { type: "button", textContent: i + 1 + (front.has(i) ? " ●" : "") });
     button.setAttribute("aria-label", `Show layout ${i + 1}` + (front.has(i) ? ", no other is faster and smaller" : ""));
@@ -274,9 +277,9 @@ function drawTable(report, place, memory, terms) {
       $("results").scrollIntoView({ block: "start", behavior: "smooth" });
     };
     const schedule = l.pp === 1 ? "-" : l.schedule + (l.chunks > 1 ? ` x${l.chunks}` : "");
-    const made = row("td", [button, number(l.step_seconds), percent(l.mfu), gib(l.bytes), l.tp, l.pp, l.dp, l.cp, l.ep,
-      l.zero + (l.replicas > 1 ? ` x${l.replicas}` : ""), l.recompute, l.micro_batch, schedule, bar(terms, l.seconds, slowest, number(l.step_seconds) + " s"),
-      bar(memory, l.memory, report.room, gib(l.bytes) + " GiB")]
+    const made = row("td", [button, number(l.step_seconds), percent(l.mfu), size(l.bytes), l.tp, l.pp, l.dp, l.cp, l.ep,
+      l.zero + (l.replicas > 1 ? ` x${l.replicas}` : ""), l.recompute, l.micro_batch, schedule, bar(terms, l.seconds, slowest, time(l.step_seconds)),
+      bar(memory, l.memory, report.room, size(l.bytes))]
       .map((cell) => (cell instanceof Node ? cell : String(cell))));
     if (i === place) made.setAttribute("aria-current", "true");
     return made;
@@ -293,22 +296,6 @@ function drawTable(report, place, memory, terms) {
 function drawExplanations(report) {
   $("explanations").replaceChildren(...report.explanations.flatMap((e) => [
     el("dt", { textContent: `${e.name} = ${e.value}` }), el("dd", { textContent: `${e.formula} (${e.where})` })]));
-}
-
-/// A refusal, and a button for the change that it advises.
-function refuse(text) {
-  const [alert, button] = [$("alert").firstElementChild, $("alert").lastElementChild];
-  alert.textContent = text;
-  const advice = text.match(/; --([a-z-]+) (\S+) does: |nearest that is legal: --([a-z-]+) ([^\s,]+)/)?.filter(Boolean);
-  button.hidden = !advice;
-  if (!advice) return;
-  button.textContent = `Take --${advice[1]} ${advice[2]}`;
-  button.onclick = () => {
-    const given = said();
-    delete given.dp;
-    say({ ...given, [advice[1]]: advice[2] });
-    ask();
-  };
 }
 
 // ---- both ---------------------------------------------------------------------------------------
@@ -335,7 +322,8 @@ function ask() {
   $("alert").hidden = !wrong;
   $("results").hidden = wrong;
   location.replace("#" + new URLSearchParams(given));
-  if (wrong) return refuse(report.error);
+  $("alert").firstElementChild.textContent = wrong ? report.error : "";
+  if (wrong) return;
   REPORT = report;
   PLACE = 0;
   offer(report);
