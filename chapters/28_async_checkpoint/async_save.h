@@ -6,20 +6,27 @@
 // makes the files the checkpoint.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "chapters/28_async_checkpoint/own_bytes.h"
+#include "common/comm/failure.h"
 #include "common/error.h"
+#include "common/hf/json.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/save/checkpoint.h"
-#include "common/save/file_order.h"
 #include "kernels/arena.h"
 #include "kernels/transfer.h"
 
@@ -31,11 +38,8 @@ struct AsyncOptions {
 
   void add_to(CommandLine& line) {
     line.group("28_async_checkpoint");
-    line.add("--async", async, "write checkpoints while training goes on, from a copy in memory");
-  }
-  /// @throws UserError unless the run can save so
-  void check(const RunOptions& run) const {
-    if (async && run.save.empty()) throw UserError("--async needs --save");
+    line.add("--async", async, "write checkpoints while training goes on, from a copy in memory",
+             {.needs = {"--save"}});
   }
 };
 
@@ -58,58 +62,147 @@ class Staging {
 
   explicit operator bool() const { return params_.ptr != nullptr; }
 
-  /// Copies all tensors, the weights in the order of the files. All ranks call it, because some
-  /// bytes of the files are another rank's to write. @return the state with the copies in place of
-  /// the tensors
+  /// Copies all tensors. @return the state with the copies in place of the tensors
   TrainingState copy(const Ctx& ctx, const TrainingState& state) const {
-    FileOrder(state).stage(ctx, params_);
-    for (size_t i = 0; i < optim_.size(); ++i) {
-      const Tensor from = state.optim[i].tensor, to = optim_[i].tensor;
-      const HostCopy host = HostCopy::of(ctx, from);
-      std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
-    }
-    // Without `others`, small states such as the loss scale: begin_save() has already read them.
+    copy_to(params_, ctx, state.params.tensor);
+    for (size_t i = 0; i < optim_.size(); ++i)
+      copy_to(optim_[i].tensor, ctx, state.optim[i].tensor);
+    // Without `others`: SmallStates has already read them.
     return {.gpt = state.gpt,
             .layout = state.layout,
             .params = state.params.copied_to(params_),
             .optim = optim_,
-            .comm = state.comm,
-            .is_staged = true};
+            .comm = state.comm};
   }
 
  private:
+  static void copy_to(Tensor to, const Ctx& ctx, Tensor from) {
+    const HostCopy host = HostCopy::of(ctx, from);
+    std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
+  }
+
   Tensor params_;
   std::vector<NamedTensor> optim_;
+};
+
+/// The name of a generation that rank 0 has created, on all ranks.
+inline std::string name_on_all(const std::optional<Generation>& generation, Comm* comm) {
+  std::array<char, 64> name{};
+  if (generation) generation->path().filename().string().copy(name.data(), name.size() - 1);
+  if (comm) comm->broadcast({.ptr = name.data(), .dtype = Dtype::U8, .shape = {64}}, 0);
+  return name.data();
+}
+
+/// A save under way: what a rank writes and knows of it.
+struct PendingSave {
+  PendingSave(const TrainingState& state, int64_t steps_)
+      : steps(steps_), plans{plan_weights(state.layout), plan_optimizer(state)} {}
+
+  /// Writes this rank's bytes to the disk. @throws nothing: what the disk refuses is kept in
+  /// `error`
+  void write(const TrainingState& state) try {
+    const int64_t begin = now_ns();
+    std::vector<SharedFile> files;
+    files.emplace_back(path / kWeightsFile, plans[0]);
+    files.emplace_back(path / kOptimizerFile, plans[1]);
+    const int rank = state.comm ? state.comm->rank() : 0;
+    for (SharedFile& file : files) {
+      std::string head = file.plan().head;
+      if (rank == 0)
+        file.add(0, {.ptr = head.data(), .dtype = Dtype::U8, .shape = {std::ssize(head)}});
+    }
+    if (rank < ranks_of(state.layout)) {  // a replica's numbers are another rank's, too
+      add_weights(files[0], state);
+      add_states(files[1], state);
+    }
+    const int64_t written = now_ns();
+    for (size_t i = 0; i < files.size(); ++i) {
+      files[i].finish();
+      sums[i] = files[i].sum();
+      if (not_finite.empty()) not_finite = files[i].not_finite();
+      writes += files[i].writes();
+      bytes += files[i].bytes();
+    }
+    write_ns = written - begin;
+    sync_ns = now_ns() - written;
+  } catch (const UserError& e) {
+    error = e.what();
+  }
+
+  /// All ranks of `comm` call it after write(). Rank 0 puts checksums together, and learns of
+  /// errors and of numbers that are not finite. @param comm null: there is only this rank
+  void agree(Comm* comm) {
+    nlohmann::json own = {{"error", error}, {"not_finite", not_finite}};
+    for (const RangeSum& sum : sums) own["sums"].push_back({sum.crc, sum.cover});
+    std::vector<std::string> votes{json_text(own)};  // a path in the error may not be UTF-8
+    if (comm) votes = gather_text(*comm, votes[0]);
+    if (!generation) return;
+    sums = {};
+    not_finite = small->not_finite();
+    for (size_t rank = 0; rank < votes.size(); ++rank) {
+      const nlohmann::json vote = nlohmann::json::parse(votes[rank]);
+      if (error.empty()) failed_rank = static_cast<int>(rank);
+      if (error.empty()) error = vote["error"];
+      if (not_finite.empty()) not_finite = vote["not_finite"];
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += {vote["sums"][i][0], vote["sums"][i][1]};
+    }
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (error.empty() && sums[i].cover != cover_of(0, plans[i].bytes))
+        error = path.string() + ": ranks have not written each byte once";
+    if (!not_finite.empty()) why_not = not_finite + " holds a NaN or an infinity";
+  }
+
+  /// On rank 0: commits, unless there is a number that is not finite. @throws as write()
+  void commit() try {
+    if (!generation || !error.empty() || !why_not.empty()) return;
+    small->commit(*generation, sum_of_runs(sums[0].crc, plans[0].bytes),
+                  sum_of_runs(sums[1].crc, plans[1].bytes));
+  } catch (const UserError& e) {
+    error = e.what();
+  }
+
+  int64_t steps;
+  std::array<SafetensorsPlan, 2> plans;  ///< of the weights and of the optimizer's state
+  std::filesystem::path path;            ///< of the generation
+  std::array<RangeSum, 2> sums;          ///< of each file
+  std::string error;                     ///< why not all is written, on this rank or on any
+  int failed_rank = 0;                   ///< the rank whose disk that is
+  std::string not_finite;                ///< a tensor with a NaN or an infinity
+  int64_t writes = 0, bytes = 0, write_ns = 0, sync_ns = 0;
+  int64_t wait_ns = 0, copy_ns = 0;  ///< what training has waited, and how much of that was a copy
+  // On rank 0:
+  std::optional<Generation> generation;
+  std::optional<SmallStates> small;
+  std::string why_not;  ///< the checkpoint is not committed
 };
 
 /// Saves while training goes on, one checkpoint at a time. Without --async it saves as chapter 10
 /// does.
 class AsyncSave {
  public:
+  /// @throws UserError on rank 0 if a rank does not see the directory of --save
   AsyncSave(RunLog& log, const Staging& staging) : log_(log), staging_(staging) {
     log.record_beside(beside_, spans_);
+    if (staging_) check_shared();
   }
 
   /// Copies the state after `steps` steps, and lets a thread write the copy. If the previous save
   /// is not done, it first waits for that one, and says how long.
   void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
     if (!staging_) return log_.save(state, steps);
-    int64_t wait_begin = now_ns();
     if (save_) {
+      const int64_t begin = now_ns(), before = save_->steps;
       finish_now();
-      const int64_t now = now_ns();
       log_.note(fmt::format("step {}: waited {:.2f} s for the save of step {}", steps - 1,
-                            static_cast<double>(now - wait_begin) * 1e-9, steps_ - 1));
-      wait_begin = now;
+                            static_cast<double>(now_ns() - begin) * 1e-9, before - 1));
     }
-    steps_ = steps;
-    save_ = log_.begin_save(state, steps);
+    const int64_t begin = now_ns();
+    begin_save(state, steps);
     const int64_t copy_begin = now_ns();
     const TrainingState staged = staging_.copy(ctx, state);
-    copy_ns_ = now_ns() - copy_begin;
-    wait_ns_ = copy_begin + copy_ns_ - wait_begin;
-    is_written_ = false;
-    start([this, staged] { save_->write(Ctx{}, staged); });
+    save_->copy_ns = now_ns() - copy_begin;
+    save_->wait_ns = now_ns() - begin;
+    start([this, staged] { save_->write(staged); });
   }
 
   /// At the end of every step: ranks vote whether their threads are done, first with writing, then
@@ -121,12 +214,42 @@ class AsyncSave {
     enum : uint8_t { kDone, kBusy, kFailed };
     uint8_t own = kBusy;
     if (thread_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
-      own = save_->error().empty() ? kDone : kFailed;
+      own = save_->error.empty() ? kDone : kFailed;
     if (log_.most(own) == kBusy) return;
     is_written_ ? close_save() : agree();
   }
 
  private:
+  void check_shared() const {
+    if (!log_.control()) return;
+    std::optional<Generation> probe;
+    if (SaveDirectory* const home = log_.save_directory()) probe.emplace(*home, 0);
+    const std::filesystem::path own = log_.options().save;
+    const std::filesystem::path there = own / name_on_all(probe, log_.control());
+    const bool sees = ::access(there.c_str(), W_OK | X_OK) == 0;
+    const auto votes = gather_text(*log_.control(), sees ? "" : log_.options().save);
+    for (size_t rank = 0; rank < votes.size(); ++rank)
+      if (!votes[rank].empty())
+        throw UserError(
+            "--save {}: rank {} does not see in {} what rank 0 has written there; legal with "
+            "--async is a directory that all ranks share",
+            log_.options().save, rank, votes[rank]);
+  }
+  /// All that must be known before the copy. Rank 0 creates the generation.
+  void begin_save(const TrainingState& state, int64_t steps) {
+    save_ = std::make_unique<PendingSave>(state, steps);
+    is_written_ = false;
+    if (SaveDirectory* const home = log_.save_directory()) {
+      try {
+        save_->generation.emplace(*home, steps);
+      } catch (const UserError& e) {
+        throw NotWritten(0, e.what());
+      }
+      save_->small.emplace(log_.all_of(state), steps);
+    }
+    save_->path =
+        log_.options().save / std::filesystem::path(name_on_all(save_->generation, log_.control()));
+  }
   /// Lets a thread do the next part of the save.
   template <class Part>
   void start(Part part) {
@@ -136,27 +259,41 @@ class AsyncSave {
       span_ = {is_written_ ? "publish" : "write", begin, now_ns()};
     });
   }
-  /// Waits for the thread, and counts the time.
+  /// Waits for the thread.
   void join() {
-    const int64_t begin = now_ns();
     thread_.get();
-    wait_ns_ += now_ns() - begin;
     spans_.push_back(span_);
   }
-  /// All have written, or one has failed. Rank 0 learns checksums, errors, and whether a rank has
-  /// found a NaN. A thread of rank 0 then commits; those of other ranks have nothing to do.
+  /// What a disk has refused ends all ranks.
+  void check() const {
+    if (save_->generation && !save_->error.empty())
+      throw NotWritten(save_->failed_rank, save_->error);
+  }
+  /// All have written, or one has failed. A thread of rank 0 then commits; those of other ranks
+  /// have nothing to do.
   void agree() {
-    join();
     const int64_t begin = now_ns();
-    log_.agree_on(*save_);
-    wait_ns_ += now_ns() - begin;
+    join();
+    save_->agree(log_.control());
+    check();
     is_written_ = true;
-    start([this] { save_->publish(); });
+    save_->wait_ns += now_ns() - begin;
+    start([this] { save_->commit(); });
   }
   /// The commit is done, or has failed: logs the save, or throws.
   void close_save() {
+    const int64_t begin = now_ns();
     join();
-    log_.end_save(*save_, steps_, wait_ns_, copy_ns_);
+    check();
+    save_->wait_ns += now_ns() - begin;
+    const auto ms = [](int64_t ns) { return 1e-6 * static_cast<double>(ns); };
+    log_.saved(save_->steps, save_->why_not,
+               {{"wait_ms", ms(save_->wait_ns)},
+                {"copy_ms", ms(save_->copy_ns)},
+                {"write_ms", ms(save_->write_ns)},
+                {"sync_ms", ms(save_->sync_ns)},
+                {"writes", save_->writes},
+                {"bytes", save_->bytes}});
     save_.reset();
   }
   /// Does what is left of the save without votes, and waits for it.
@@ -170,10 +307,9 @@ class AsyncSave {
   Ctx beside_;  ///< gives the thread a row in the timeline
   std::vector<Event> spans_;
   Event span_{};
-  std::unique_ptr<CheckpointSave> save_;  ///< under way; null: none
-  bool is_written_ = false;               ///< all ranks have written; what is left is the commit
-  int64_t steps_ = 0, wait_ns_ = 0, copy_ns_ = 0;
-  std::future<void> thread_;  ///< last member: it is waited for before the others are gone
+  std::unique_ptr<PendingSave> save_;  ///< null: none
+  bool is_written_ = false;            ///< all ranks have written; what is left is the commit
+  std::future<void> thread_;           ///< last member: it is waited for before the others are gone
 };
 
 }  // namespace ladder

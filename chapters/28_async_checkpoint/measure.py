@@ -1,4 +1,4 @@
-"""The measured tables of chapter 28: what a save costs in three ways, and how often to save."""
+"""The measured tables of chapter 28: what a save costs in two ways, and how often to save."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from measure import ROOT, run, short_text, table
 
 CHAPTER = "28_async_checkpoint"
 MODEL = "--model small --batch 4 --ranks 2 --threads 1 --steps 17"
-WAYS = {"none": "", "each rank its own": "--save-every 4",
+WAYS = {"none": "", "rank 0 gathers": "--save-every 4",
         "async": "--save-every 4 --async", "async, every step": "--save-every 1 --async"}
 ROUNDS = 3
 
@@ -21,8 +21,16 @@ def middle(numbers):
 def of_saves(runs, what, of_ranks=max):
     """Milliseconds of the slower rank, but for the first save, for which the system gives new pages, and
     the last, after which nothing goes on."""
-    return [of_ranks(rank[i][what] for rank in r.report["saves"]) for r in runs
+    return [of_ranks(rank[i][what] for rank in r.report["saves"] if rank) for r in runs
             for i in range(1, len(r.report["saves"][0]) - 1)]
+
+
+def price(runs, none):
+    """Milliseconds of a save: what training waits, and what its steps lose beside a thread."""
+    alone = statistics.median(r.report["step_ms_median"] for r in none)
+    slower = [ms - alone for r in runs for ms in while_writing(r)]
+    saves = len(of_saves(runs, "wait_ms"))
+    return statistics.median(of_saves(runs, "wait_ms")) + sum(slower) / saves
 
 
 def while_writing(run):
@@ -35,30 +43,14 @@ def while_writing(run):
 
 def row(name, runs, none):
     saves = [rank[0] for rank in runs[0].report["saves"] if rank]
-    counted = lambda what: " + ".join(f"{s[what]:,}" for s in saves) or "-"
     is_async = "--async" in WAYS[name]
-    middles = [middle(of_saves(runs, what)) if is_async or what != "copy_ms" else "-"
-               for what in ("wait_ms", "copy_ms", "write_ms", "sync_ms", "busy_ms")]
+    counted = lambda what: " + ".join(f"{s[what]:,}" for s in saves) if is_async else "-"
+    middles = [middle(of_saves(runs, what)) if is_async or what == "wait_ms" else "-"
+               for what in ("wait_ms", "copy_ms", "write_ms", "sync_ms")]
     alone = statistics.median(r.report["step_ms_median"] for r in none)
     steps = [ms for r in runs for ms in while_writing(r)]
     during = f"{statistics.median(steps):.0f}, {statistics.median(steps) / alone:.2f} times" if steps else "-"
-    return [name, *middles, counted("writes"), counted("bytes"), during, f"`{runs[0].hash[-1]}`"]
-
-
-def staging(runs):
-    """Rows: bytes of staging against the wait, from the parts that were measured."""
-    asyn, sync = runs["async"], runs["each rank its own"]
-    copy, write = (statistics.median(of_saves(asyn, what)) for what in ("copy_ms", "write_ms"))
-    room = max(r.memory("Staging") for r in asyn)
-    direct = statistics.median(of_saves(sync, "write_ms"))
-    model = asyn[0].report["model"]
-    block = 12 * model["channels"] ** 2 + 13 * model["channels"]  # the largest section
-    part = block / model["parameters"]
-    rows = [["all", f"{room:,}", "copy", f"{copy:.0f}"],
-            ["the largest section", f"{round(room * part):,}", "copy, and writing of all but one block",
-             f"{copy + direct * (1 - part):.0f}"],
-            ["none", "0", "writing", f"{direct:.0f}"]]
-    return table(["staging", "bytes", "training waits for", "ms"], rows)
+    return [name, *middles, counted("writes"), counted("bytes"), during, f"{price(runs, none):.0f}", f"`{runs[0].hash[-1]}`"]
 
 
 def intervals(seconds):
@@ -86,8 +78,7 @@ def measure():
             runs[name][-1].events = json.loads(timeline.read_text())["traceEvents"]
     shutil.rmtree(folder, ignore_errors=True)
     alone = middle([r.report["step_ms_median"] for r in runs["none"]])
-    seconds = [statistics.median(of_saves(runs[name], "wait_ms")) / 1000
-               for name in ("each rank its own", "async")]
+    seconds = [price(runs[name], runs["none"]) / 1000 for name in ("rank 0 gathers", "async")]
     return "\n\n".join([
         f"`{MODEL}`, in {ROUNDS} turns. Times are milliseconds of the slower rank, median (least to most). They "
         "leave out the first save of a run, for which the system gives new pages, and the last, after which no step "
@@ -97,16 +88,14 @@ def measure():
             "sending of checksums, and any wait for a thread.",
             "- `copy`: how long the copy takes",
             "- `write`, `sync`: how long a rank writes, and how long it then waits for the disk",
-            "- `core`: for how much of `write` and `sync` the rank has a core",
             "- `writes`, `bytes`: those of each rank, with the headers of the files",
+            "- `price`: `wait`, and what steps lose while a thread writes",
             "- `step`: a step during which a thread writes, and how many times a step without saves that is. "
             f"A step without saves takes {alone} ms."]),
-        table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "hash"],
+        table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "price", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
-        "Staging against the wait, computed from these parts:",
-        staging(runs),
-        "The next table shows how often to save, and the share of time that is lost to waits and repeated steps. It "
-        f"takes the median waits, {seconds[0]:.2f} and {seconds[1]:.2f} s, and one failure of a device in 50,000 hours "
+        "The next table shows how often to save, and the share of time that is lost to saves and repeated steps. It "
+        f"takes the prices, {seconds[0]:.2f} and {seconds[1]:.2f} s, and one failure of a device in 50,000 hours "
         "(chapter 23).",
-        table(["devices", "sync: every", "lost", "async: every", "lost"], intervals(seconds)),
+        table(["devices", "rank 0 gathers: every", "lost", "async: every", "lost"], intervals(seconds)),
     ])

@@ -1,8 +1,5 @@
 #include "common/hf/layout.h"
 
-#include <algorithm>
-#include <tuple>
-
 namespace ladder {
 namespace {
 
@@ -11,12 +8,6 @@ bool is_qkv(const ParamSpec& spec) { return spec.role == Role::Qkv || spec.role 
 bool is_llama(const GptConfig& config) {
   return family(config) == Family::Llama || family(config) == Family::Mixtral;
 }
-
-/// A row of a tensor in the file.
-struct HfRow {
-  size_t tensor;  ///< which of hf_tensors()
-  int64_t row;
-};
 
 // Row ((r + 2) g + j) HS + d of ours is channel d of group g: of query j if j < r, of the key if j
 // = r, of the value if j = r + 1.
@@ -29,13 +20,6 @@ HfRow qkv_row(const GptConfig& config, int64_t row) {
   return {0, j * config.channels + g * HS + d};  // r is 1
 }
 
-HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
-  if (family(config) == Family::Mixture) return {0, row};
-  if (is_qkv(spec)) return qkv_row(config, row);
-  if (spec.role == Role::GateUp) return {static_cast<size_t>(row % 2), row / 2};
-  return {0, row};
-}
-
 // Calls f(index in ours, tensor of theirs, index in theirs) for every element that is no padding.
 template <class F>
 void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
@@ -46,51 +30,6 @@ void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
     const HfRow theirs = hf_row(spec, config, row);
     for (int64_t k = 0; k < K; ++k)
       f(row * K + k, theirs.tensor, theirs.row * stride_row + k * stride_k);
-  }
-}
-
-/// Neighbors of one row of ours.
-struct Piece {
-  HfRow to;
-  int64_t k;  ///< which column of the row is the first
-  std::span<const float> from;
-};
-
-/// Calls use(to, k, here, n) for pieces of rows, which are neighbors in the part and in the tensor.
-template <class Use>
-void for_pieces(const ParamSpec& spec, const GptConfig& config, Use&& use) {
-  const int64_t K = spec.stride;
-  spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
-    for (const int64_t end = there + n; there < end;) {
-      const int64_t count = std::min(end - there, K - there % K);
-      use(hf_row(spec, config, there / K), there % K, here, count);
-      here += count;
-      there += count;
-    }
-  });
-}
-
-/// Calls use() for pieces that lie in the file as they lie here, or as rows in another order. Only
-/// a run that is put together from several places is copied.
-void for_row_runs(std::span<const Piece> pieces, int64_t K, const UseHfRun& use) {
-  std::vector<float> run;
-  for (size_t i = 0; i < pieces.size();) {
-    const auto begin_of = [&](size_t j) { return pieces[j].to.row * K + pieces[j].k; };
-    const auto& [to, k, first] = pieces[i];
-    const int64_t begin = begin_of(i);
-    int64_t n = 0;
-    size_t end = i;
-    bool is_one = true;  // whether the run is one here, too
-    while (end < pieces.size() && pieces[end].to.tensor == to.tensor &&
-           begin_of(end) == begin + n) {
-      is_one = is_one && pieces[end].from.data() == first.data() + n;
-      n += std::ssize(pieces[end++].from);
-    }
-    run.clear();
-    for (size_t j = i; j < end && !is_one; ++j)
-      run.insert(run.end(), pieces[j].from.begin(), pieces[j].from.end());
-    use(to.tensor, begin, is_one ? std::span(first.data(), static_cast<size_t>(n)) : run);
-    i = end;
   }
 }
 
@@ -125,43 +64,19 @@ bool is_transposed(const ParamSpec& spec, const GptConfig& config) {
          (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
 }
 
-void for_hf_runs(const ParamSpec& spec, const float* part, const GptConfig& config,
-                 const UseHfRun& use) {
-  std::vector<Piece> pieces;
-  for_pieces(spec, config, [&](HfRow to, int64_t k, int64_t here, int64_t n) {
-    pieces.push_back({to, k, {part + here, static_cast<size_t>(n)}});
-  });
-  std::ranges::sort(pieces, {}, [](const Piece& piece) {
-    return std::tuple(piece.to.tensor, piece.to.row, piece.k);
-  });
-  for_row_runs(pieces, spec.stride, use);
+HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
+  if (family(config) == Family::Mixture) return {0, row};
+  if (is_qkv(spec)) return qkv_row(config, row);
+  if (spec.role == Role::GateUp) return {static_cast<size_t>(row % 2), row / 2};
+  return {0, row};
 }
 
-std::vector<Strip> strips_of(const ParamSpec& spec, const GptConfig& config, int64_t rows,
-                             Range range) {
-  std::vector<Strip> strips;
-  for_pieces(spec, config, [&](HfRow to, int64_t k, int64_t here, int64_t n) {
-    const int64_t begin = std::max(k, ceil_div(range.begin - to.row, rows));
-    const int64_t end = std::min(k + n, ceil_div(range.end - to.row, rows));
-    const int64_t there = begin * rows + to.row - range.begin;
-    if (begin < end) strips.push_back({here + begin - k, there, end - begin});
+void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec,
+           const GptConfig& config) {
+  const float* inp = ours.data<float>();
+  for_each_element(spec, config, [&](int64_t i, size_t which, int64_t j) {
+    hf[which].data<float>()[j] = inp[i];
   });
-  return strips;
-}
-
-void turn(std::span<const Strip> strips, const float* ours, int64_t rows, float* theirs) {
-  constexpr size_t kLine = 16;
-  for (size_t i = 0, end = 0; i < strips.size(); i = end) {
-    const Strip& first = strips[i];
-    const auto goes_on = [&] {
-      return end < strips.size() && end < i + kLine && strips[end].n == first.n &&
-             strips[end].there == first.there + static_cast<int64_t>(end - i);
-    };
-    for (end = i + 1; goes_on();) ++end;
-    for (int64_t k = 0; k < first.n; ++k)
-      for (size_t j = i; j < end; ++j)
-        theirs[strips[j].there + k * rows] = ours[strips[j].here + k];
-  }
 }
 
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,

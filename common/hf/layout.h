@@ -12,7 +12,6 @@
 // A mixture of parts has no model there. Its parameters are stored as ours.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,26 +32,16 @@ std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config)
 /// Whether the file has a parameter of (rows, K) as (K, rows).
 bool is_transposed(const ParamSpec& spec, const GptConfig& config);
 
-/// Elements [begin, begin + run.size()) of tensor number `tensor` of hf_tensors().
-using UseHfRun = std::function<void(size_t tensor, int64_t begin, std::span<const float> run)>;
-
-/// Calls use() for the part that a rank has of a parameter which is not transposed, in the order of
-/// the files. Neighbors there are one run. Padding is in no run.
-/// @param part its elements [spec.part.begin, spec.part.end)
-void for_hf_runs(const ParamSpec& spec, const float* part, const GptConfig& config,
-                 const UseHfRun& use);
-
-/// n neighbors of a part, from element `here` on. In a range of the file's tensor, which has them
-/// transposed, they are elements there, there + rows, there + 2 rows, ...
-struct Strip {
-  int64_t here, there, n;
+/// A row of a tensor in the file. Where the tensor is transposed, it is a column there.
+struct HfRow {
+  size_t tensor;  ///< which of hf_tensors()
+  int64_t row;
 };
-/// All of a rank's part of a transposed parameter that is in elements `range` of the file's tensor.
-/// @param rows of the whole parameter
-std::vector<Strip> strips_of(const ParamSpec& spec, const GptConfig& config, int64_t rows,
-                             Range range);
-/// theirs[there + i rows] = ours[here + i], for all strips. A line of the cache is filled at once.
-void turn(std::span<const Strip> strips, const float* ours, int64_t rows, float* theirs);
+/// Where the file has row `row` of a parameter.
+HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row);
+
+/// hf = ours. @param hf F32, as hf_tensors() says
+void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec, const GptConfig& config);
 
 /// ours = hf. Rows of padding do not change.
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,

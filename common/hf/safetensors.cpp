@@ -148,6 +148,42 @@ SafetensorsPlan::SafetensorsPlan(std::vector<Entry> of,
   bytes = data + end;
 }
 
+int64_t SafetensorsPlan::begin_of(const std::string& name) const {
+  const auto entry = std::ranges::find(entries, name, &Entry::name);
+  CHECK(entry != entries.end(), "no tensor {}", name);
+  return begins[static_cast<size_t>(entry - entries.begin())];
+}
+
+const SafetensorsPlan::Entry& SafetensorsPlan::entry_at(int64_t at) const {
+  const auto next = std::ranges::upper_bound(begins, at);
+  CHECK(next != begins.begin(), "byte {} is of the header", at);
+  return entries[static_cast<size_t>(next - begins.begin() - 1)];
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, SafetensorsPlan plan)
+    : file_(path, "checkpoint"), plan_(std::move(plan)) {
+  write(std::as_bytes(std::span(plan_.head)));
+}
+
+void SafetensorsWriter::append(Tensor run) {
+  if (not_finite_.empty() && !is_finite(run)) not_finite_ = plan_.entry_at(at_).name;
+  write({static_cast<const std::byte*>(run.ptr), static_cast<size_t>(run.bytes())});
+}
+
+void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  const int64_t behind = plan_.bytes - at_ - std::ssize(bytes);
+  CHECK(behind >= 0, "{} bytes at {} of {}", bytes.size(), at_, plan_.bytes);
+  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  runs_ ^= crc32c_of_run(bytes, behind);
+  at_ += std::ssize(bytes);
+}
+
+FileSum SafetensorsWriter::finish() {
+  CHECK(at_ == plan_.bytes, "{} of {} bytes", at_, plan_.bytes);
+  file_.commit();
+  return sum_of_runs(runs_, at_);
+}
+
 // Narrower floats are never weights or states.
 bool is_finite(Tensor tensor) {
   const std::span bytes(static_cast<const std::byte*>(tensor.ptr),

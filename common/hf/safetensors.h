@@ -14,6 +14,7 @@
 
 #include "common/checksum.h"
 #include "common/input_file.h"
+#include "common/output_file.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -51,10 +52,38 @@ struct SafetensorsPlan {
   explicit SafetensorsPlan(std::vector<Entry> of,
                            const std::map<std::string, std::string>& metadata = {});
 
+  /// The place of a tensor in the file, in bytes. @throws CheckError if there is none
+  int64_t begin_of(const std::string& name) const;
+  /// The tensor that has byte `at` of the file.
+  const Entry& entry_at(int64_t at) const;
+
   std::vector<Entry> entries;
   std::vector<int64_t> begins;  ///< where each entry begins in the file
   std::string head;             ///< the bytes before the data
   int64_t bytes;                ///< of the whole file
+};
+
+/// Writes a file, tensor after tensor. It appears in finish().
+class SafetensorsWriter {
+ public:
+  /// @throws UserError if the disk refuses, as all functions here do
+  SafetensorsWriter(const std::string& path, SafetensorsPlan plan);
+
+  /// The next elements, in host memory.
+  void append(Tensor run);
+  /// All is appended: the file is on the disk when this returns.
+  FileSum finish();
+  /// The first tensor with a NaN or an infinity; empty: none.
+  const std::string& not_finite() const { return not_finite_; }
+
+ private:
+  void write(std::span<const std::byte> bytes);
+
+  OutputFile file_;
+  SafetensorsPlan plan_;
+  int64_t at_ = 0;
+  uint32_t runs_ = 0;  ///< crc32c_of_run() of all that is written
+  std::string not_finite_;
 };
 
 /// Whether a tensor has neither a NaN nor an infinity. Only floats of at least 16 bits are looked

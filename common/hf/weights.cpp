@@ -207,61 +207,27 @@ HfFiles open_hf_files(const std::string& path) {
 
 }  // namespace
 
-std::vector<PlannedFile> plan_weights(const ParamLayout& layout, int64_t most) {
-  std::vector<std::vector<SafetensorsPlan::Entry>> files(1);
-  int64_t bytes = 0;
+SafetensorsPlan plan_weights(const ParamLayout& layout) {
+  std::vector<SafetensorsPlan::Entry> entries;
   const ParamLayout whole = layout.whole();
   for (const ParamSpec& spec : whole.specs())
-    for (const HfTensor& hf : hf_tensors(spec, layout.config())) {
-      const int64_t more = hf.shape.size() * size_of(Dtype::F32);
-      if (bytes > 0 && bytes + more > most) {
-        files.emplace_back();
-        bytes = 0;
-      }
-      files.back().push_back({hf.name, Dtype::F32, hf.shape});
-      bytes += more;
-    }
-  std::vector<PlannedFile> planned;
-  for (auto& entries : files)
-    // Hugging Face's loader looks for "format".
-    planned.push_back({weights_file(planned.size(), files.size()),
-                       SafetensorsPlan(std::move(entries), {{"format", "pt"}})});
-  return planned;
+    for (const HfTensor& hf : hf_tensors(spec, layout.config()))
+      entries.push_back({hf.name, Dtype::F32, hf.shape});
+  return SafetensorsPlan(std::move(entries), {{"format", "pt"}});  // their loader looks for it
 }
 
-std::string weights_index(std::span<const PlannedFile> files) {
-  json map = json::object();
-  int64_t bytes = 0;
-  for (const auto& [name, plan] : files) {
-    for (const auto& entry : plan.entries) map[entry.name] = name;
-    bytes += plan.bytes - std::ssize(plan.head);
-  }
-  const json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
-  return index.dump(2) + "\n";
-}
-
-void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
-                     Range turned, const ParamLayout& whole, const UseRun& use) {
-  using FileAndByte = std::pair<size_t, int64_t>;
-  const ParamSpec& all = whole.spec(spec.name);
-  std::vector<FileAndByte> places;
-  for (const HfTensor& hf : hf_tensors(all, whole.config()))
-    for (size_t file = 0; file < files.size(); ++file) {
-      const SafetensorsPlan& plan = files[file].plan;
-      const auto at = std::ranges::find(plan.entries, hf.name, &SafetensorsPlan::Entry::name);
-      if (at != plan.entries.end())
-        places.emplace_back(file, plan.begins[static_cast<size_t>(at - plan.entries.begin())]);
+void append_weights(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& params,
+                    SafetensorsWriter* writer) {
+  const ParamLayout whole = layout.whole();
+  std::vector<float> memory;
+  gather_sections(ctx, comm, layout, params, [&](int64_t s, Tensor section) {
+    for (const ParamSpec& spec : whole.specs(s)) {
+      const std::vector<Tensor> hf = hf_views(spec, layout.config(), memory);
+      to_hf(hf, section.slice(spec.offset - whole.section(s).begin, spec.shape.size()), spec,
+            layout.config());
+      for (const Tensor& tensor : hf) writer->append(tensor);
     }
-  const auto use_run = [&](size_t tensor, int64_t begin, std::span<const float> run) {
-    const auto& [file, first] = places.at(tensor);
-    use(file, first + begin * size_of(Dtype::F32),
-        {.ptr = const_cast<float*>(run.data()), .shape = {std::ssize(run)}});
-  };
-  const auto* numbers = part.data<float>();
-  if (is_transposed(spec, whole.config()))
-    use_run(0, turned.begin, {numbers, static_cast<size_t>(turned.size())});
-  else
-    for_hf_runs(spec, numbers, whole.config(), use_run);
+  });
 }
 
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,

@@ -1,39 +1,24 @@
 // Weights in a file, with the names and layouts of a Hugging Face model: GPT-2 or LLaMA.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "common/comm/comm.h"
 #include "common/hf/safetensors.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
 namespace ladder {
 
-/// A file, and what is known of it before it is written.
-struct PlannedFile {
-  std::string name;
-  SafetensorsPlan plan;
-};
-
-/// The files of all weights, in order. Whole tensors follow each other in a file until the next one
-/// would make it larger than `most` bytes of data; a larger tensor has a file of its own.
-std::vector<PlannedFile> plan_weights(const ParamLayout& layout, int64_t most);
-/// What kIndexFile says of several such files.
-std::string weights_index(std::span<const PlannedFile> files);
-
-/// Neighboring numbers, flat in host memory, and where their first byte lies in which file.
-using UseRun = std::function<void(size_t file, int64_t at, Tensor run)>;
-
-/// Calls use() for the runs of one parameter, or of the part of it that is here.
-/// @param part F32, flat, in host memory: ParamLayout::tensor(). If the file has the parameter
-/// transposed, its elements `turned` of the tensor in the file
-/// @param whole the layout of the whole model
-void for_weight_runs(std::span<const PlannedFile> files, const ParamSpec& spec, Tensor part,
-                     Range turned, const ParamLayout& whole, const UseRun& use);
+/// The file of all weights.
+SafetensorsPlan plan_weights(const ParamLayout& layout);
+/// Appends all weights on rank 0, a section after the other. All ranks call it.
+/// @param params F32
+/// @param writer of plan_weights(); null on other ranks
+void append_weights(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& params,
+                    SafetensorsWriter* writer);
 
 /// A weight in a file.
 struct FoundWeight {

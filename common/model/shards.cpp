@@ -54,6 +54,17 @@ class Places {
   int64_t each_;
 };
 
+/// A tensor as bytes: no planted fault is meant for them (common/comm/faulty_comm.h).
+Tensor as_bytes(Tensor tensor) {
+  return {.ptr = tensor.ptr, .dtype = Dtype::U8, .shape = {tensor.bytes()}};
+}
+
+/// A tensor of n zeros in `bytes`.
+Tensor zeros_in(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
+  bytes.assign(static_cast<size_t>(n * size_of(dtype)), std::byte{0});
+  return {.ptr = bytes.data(), .dtype = dtype, .shape = {n}};
+}
+
 }  // namespace
 
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat) {
@@ -77,6 +88,36 @@ void for_flat_runs(const ParamLayout& layout, const Flat& flat,
     places.for_runs(s, [&](int64_t here, int64_t there, int64_t n) {
       use(whole.section(s).begin / each + there, section.slice(here, n));
     });
+  }
+}
+
+void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
+                     const std::function<void(int64_t s, Tensor section)>& use) {
+  const int64_t each = parameters_an_element(layout, flat), rank = comm ? comm->rank() : 0;
+  if (rank >= ranks_of(layout)) return;
+  const ParamLayout whole = layout.whole();
+  std::vector<Places> ranks;
+  for (int64_t r = 0; rank == 0 && r < ranks_of(layout); ++r)
+    ranks.emplace_back(layout.on_rank(r), whole, each);
+  const HostCopy host = HostCopy::of(ctx, flat.tensor);
+  std::vector<std::byte> memory, theirs;
+  for (int64_t s = 0; s < whole.sections(); ++s) {
+    const Range here = layout.section(s);
+    const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
+    if (rank > 0 && mine.size() > 0) comm->send(as_bytes(mine), 0);
+    if (rank > 0 || whole.section(s).size() == 0) continue;
+    const Tensor section =
+        zeros_in(memory, flat.tensor.dtype, div_exact(whole.section(s).size(), each));
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const int64_t n = ranks[r].here().section(s).size() / each;
+      const Tensor part = r == 0 ? mine : zeros_in(theirs, flat.tensor.dtype, n);
+      if (r > 0 && n > 0) comm->recv(as_bytes(part), static_cast<int>(r));
+      ranks[r].for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
+        const Tensor run = part.slice(from, count);
+        std::memcpy(section.slice(to, count).ptr, run.ptr, static_cast<size_t>(run.bytes()));
+      });
+    }
+    use(s, section);
   }
 }
 

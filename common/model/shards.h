@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "common/comm/comm.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
@@ -25,6 +26,12 @@ int64_t ranks_of(const ParamLayout& layout);
 /// @param flat in host memory, of one element per parameter or per several
 void for_flat_runs(const ParamLayout& layout, const Flat& flat,
                    const std::function<void(int64_t begin, Tensor run)>& use);
+
+/// Calls use(s, section) on rank 0 for each section s of the whole, in order, in host memory. The
+/// padding of shards is left out; other padding is zero. All ranks call it.
+/// @param comm the ranks that share the model; null: there is only this rank
+void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
+                     const std::function<void(int64_t s, Tensor section)>& use);
 
 /// Reads bytes, from `begin` on, of a tensor that lies elsewhere, such as in a file.
 using ReadBytes = std::function<void(int64_t begin, std::span<std::byte> out)>;

@@ -45,10 +45,11 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
-  if (!options_.save.empty())
-    save_ = open_save_directory(options_.save, options_.keep, /*shared=*/true, control_.get());
   if (!speaks()) return;
-  if (save_) options_.refuse_to_replace();
+  if (!options_.save.empty()) {
+    save_ = std::make_unique<SaveDirectory>(options_.save, options_.keep);
+    options_.refuse_to_replace();
+  }
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
@@ -225,42 +226,29 @@ bool RunLog::save_due(int64_t step) {
   return false;
 }
 
-void RunLog::save(const TrainingState& state, int64_t steps) {
+// The directory was good when the run began.
+void RunLog::save(const TrainingState& state, int64_t steps) try {
   const int64_t begin = now_ns();
-  const std::unique_ptr<CheckpointSave> save = begin_save(state, steps);
-  save->write(ctx_, state);
-  agree_on(*save);
-  save->publish();
-  end_save(*save, steps, now_ns() - begin);
+  const std::string why_not = save_checkpoint(ctx_, save_.get(), all_of(state), steps);
+  saved(steps, why_not, {{"wait_ms", 1e-6 * static_cast<double>(now_ns() - begin)}});
+} catch (const UserError& e) {
+  throw NotWritten(rank(), e.what());
 }
 
-std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, int64_t steps) {
+TrainingState RunLog::all_of(const TrainingState& state) const {
   TrainingState all = state;
-  all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
+  all.others.push_back({.name = "origin", .get = [this] { return origin_; }, .set = {}});
   if (const auto& known = options_.text_tokenizer) {
     all.tokenizer = hf_tokenizer_files(known->tokenizer);
     all.end_of_text = known->tokenizer.end_of_text;
   }
-  return std::make_unique<CheckpointSave>(*save_, all, steps, SaveHow{});
+  return all;
 }
 
-// The directory was good when the run began.
-void RunLog::check_written(const CheckpointSave& save) const {
-  if (speaks() && !save.error().empty()) throw NotWritten(save.failed_rank(), save.error());
-}
-
-void RunLog::agree_on(CheckpointSave& save) {
-  save.agree(control_.get());
-  check_written(save);
-}
-
-void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns, int64_t copy_ns) {
-  check_written(save);
-  saves_.push_back(save.report());
-  saves_.back().update({{"steps", steps},
-                        {"wait_ms", 1e-6 * static_cast<double>(wait_ns)},
-                        {"copy_ms", 1e-6 * static_cast<double>(copy_ns)}});
-  if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());
+void RunLog::saved(int64_t steps, const std::string& why_not, nlohmann::json told) {
+  told["steps"] = steps;
+  saves_.push_back(std::move(told));
+  if (!why_not.empty()) tell_not_saved(steps - 1, why_not);
 }
 
 void RunLog::tell_not_saved(int64_t step, std::string_view why) {

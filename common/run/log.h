@@ -17,12 +17,10 @@
 #include "common/run/timeline.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
+#include "common/save/training_state.h"
 #include "kernels/context.h"
 
 namespace ladder {
-
-class CheckpointSave;
-struct TrainingState;
 
 /// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
 /// @param comm of all ranks; null: this rank is alone
@@ -95,15 +93,18 @@ class RunLog {
   bool is_last(int64_t step) const { return step + 1 == options_.steps || stopped_by_ != 0; }
   /// Saves in the directory of --save. A state with a NaN or an infinity is not committed; stderr
   /// says so, --quiet or not. All ranks call it.
+  /// @throws NotWritten on rank 0 if the disk refuses
   void save(const TrainingState& state, int64_t steps);
-  /// The same in parts. Every rank calls write() of what begin_save() returns, then agree_on(),
-  /// then publish(), then end_save().
-  std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
-  /// @throws NotWritten on rank 0, as end_save() does, if a disk has refused
-  void agree_on(CheckpointSave& save);
-  /// @param wait_ns how long training has waited for this save
-  /// @param copy_ns how much of that was a copy of the tensors
-  void end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns, int64_t copy_ns = 0);
+  /// What a chapter needs that writes checkpoints itself: the state with what every run adds to it;
+  /// the directory, on rank 0, null on others; and a word when it is done.
+  /// @param why_not on rank 0, why nothing is saved
+  /// @param told for --report
+  TrainingState all_of(const TrainingState& state) const;
+  SaveDirectory* save_directory() const { return save_.get(); }
+  void saved(int64_t steps, const std::string& why_not, nlohmann::json told);
+  /// All ranks, in a group that nobody counts; null: this rank is alone.
+  Comm* control() const { return control_.get(); }
+  const RunOptions& options() const { return options_; }
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
@@ -157,7 +158,6 @@ class RunLog {
   const LossTargets& targets();
   TargetCount val_targets();
   void end_events(int64_t step, int64_t end_ns);
-  void check_written(const CheckpointSave& save) const;
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
   void end_trace();
@@ -178,7 +178,7 @@ class RunLog {
   std::vector<Group> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_;
-  std::unique_ptr<SaveDirectory> save_;
+  std::unique_ptr<SaveDirectory> save_;          ///< on rank 0
   std::optional<StopSignals> signals_;           ///< from the first step on
   int stopped_by_ = 0;                           ///< the signal; 0 if none
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for

@@ -84,7 +84,7 @@ void check_save(const RunOptions& o) {
       if (given) throw UserError("{} needs --save", flag);
     return;
   }
-  current_generation(o.save);
+  refuse_foreign_files(o.save);
   o.refuse_to_replace();
 }
 

@@ -10,6 +10,7 @@
 #include "common/hf/config.h"
 #include "common/hf/json.h"
 #include "common/hf/safetensors.h"
+#include "common/hf/weights.h"
 #include "common/model/shards.h"
 #include "common/output_file.h"
 #include "kernels/transfer.h"
@@ -20,16 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+/// The shape that a tensor of the optimizer has in the file.
+Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
+  return is_flat(layout, tensor) ? Shape{whole_elements(layout, layout.own(tensor))} : tensor.shape;
+}
+
 bool is_finite(const json& value) {
   if (value.is_number_float()) return std::isfinite(value.get<double>());
   return !value.is_structured() || std::all_of(value.begin(), value.end(), is_finite);
-}
-
-/// The first state with a NaN or an infinity, which JSON cannot hold; empty: none.
-std::string not_finite_in(const json& states) {
-  for (const auto& [name, value] : states.items())
-    if (!is_finite(value)) return "the state " + name;
-  return "";
 }
 
 /// config.json and the files of the tokenizer, by name.
@@ -73,6 +72,23 @@ void check_optimizer(const SafetensorsReader& file, const TrainingState& state) 
                     fmt::join(there, ", "), fmt::join(here, ", "));
   for (const auto& [name, tensor] : state.optim)
     file.expect(name, tensor.dtype, whole_shape(state.layout, tensor));
+}
+
+/// Wide dtypes come first in a file, so that all are aligned.
+std::vector<NamedTensor> wide_first(std::vector<NamedTensor> tensors) {
+  std::ranges::stable_sort(tensors, std::greater<>(),
+                           [](const NamedTensor& one) { return size_of(one.tensor.dtype); });
+  return tensors;
+}
+
+/// Appends the optimizer's state on rank 0. All ranks call it.
+void append_optimizer(const Ctx& ctx, const TrainingState& state, SafetensorsWriter* writer) {
+  for (const auto& [name, tensor] : wide_first(state.optim))
+    if (is_flat(state.layout, tensor))
+      gather_sections(ctx, state.comm, state.layout, state.layout.own(tensor),
+                      [&](int64_t, Tensor section) { writer->append(section); });
+    else if (writer)
+      writer->append(HostCopy::of(ctx, tensor).tensor());
 }
 
 void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const TrainingState& state) {
@@ -147,113 +163,79 @@ OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) 
   return {dir, std::move(manifest), std::move(weights), std::move(optimizer)};
 }
 
-/// Whether all ranks have found the same checkpoint. Another program may save while they look.
-/// @param before on rank 0, what ranks have found when they looked last
-/// @throws UserError on rank 0 if two looks in turn show the same differences
-bool agree(const std::string& path, const std::optional<OpenCheckpoint>& found, Comm* comm,
-           std::vector<std::string>& before) {
-  if (!comm || comm->size() == 1) return true;
+/// @throws UserError on rank 0 unless all ranks have found the same checkpoint
+void check_same(const std::string& path, const std::optional<OpenCheckpoint>& found, Comm* comm) {
+  if (!comm || comm->size() == 1) return;
   // A group of its own, so that none of this counts as traffic of the run.
   const std::unique_ptr<Comm> group = comm->split(0, comm->rank());
   const std::vector<std::string> all = gather_text(*group, found ? found->manifest.text() : "");
-  const auto other = std::ranges::find_if(all, [&](const auto& one) { return one != all[0]; });
-  if (other != all.end() && all == before)
-    throw UserError(
-        "{}: rank {} does not find there what rank 0 does; legal is the same on every "
-        "rank",
-        path, other - all.begin());
-  before = all;
-  uint8_t same = other == all.end();
-  group->broadcast({.ptr = &same, .dtype = Dtype::U8, .shape = {1}}, 0);
-  return same != 0;
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw UserError(
+          "{}: rank {} does not find there what rank 0 does; legal is the same on every rank, to "
+          "which nobody saves meanwhile",
+          path, rank);
+  group->barrier();
 }
 
 }  // namespace
 
-CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, int64_t steps,
-                               SaveHow how)
-    : files_(plan_files(state, how.file_bytes)), path_(dir.generation(steps).string()), how_(how) {
-  if (state.comm && state.comm->rank() > 0) return;
-  generation_.emplace(dir, steps);
-  covers_ = covers_of(state, files_);
-  manifest_ = manifest_of(state, steps);
-  texts_ = texts_of(state);
-  if (files_.size() > 2)
-    texts_[kIndexFile] = weights_index(std::span(files_).first(files_.size() - 1));
+bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
+  return ranks_of(layout) > 1 && tensor.shape.rank == 1;
 }
 
-void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
-  written_.attempt([&] {
-    if (generation_) generation_->create();
-  });
-  const std::string error = std::move(written_.error);
-  written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
-  if (!error.empty()) written_.error = error;
-  if (!generation_) return;
-  written_.attempt([&] {
-    for (const auto& [name, text] : texts_)
-      write_file(generation_->file(name.c_str()), "checkpoint", text);
-  });
+SafetensorsPlan plan_optimizer(const TrainingState& state) {
+  std::vector<SafetensorsPlan::Entry> entries;
+  for (const auto& [name, tensor] : wide_first(state.optim))
+    entries.push_back({name, tensor.dtype, whole_shape(state.layout, tensor)});
+  return SafetensorsPlan(std::move(entries));
 }
 
-void CheckpointSave::agree(Comm* comm) {
-  json sums;
-  for (const RunsSum& sum : written_.sums) sums.push_back({sum.crc, sum.cover});
-  const json own = {{"sums", sums},
-                    {"error", written_.error},
-                    {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
-  // A path in the error may not be UTF-8.
-  std::vector<std::string> votes{json_text(own)};
-  if (comm) votes = gather_text(*comm, votes[0]);
-  if (!generation_) return;
+SmallStates::SmallStates(const TrainingState& state, int64_t steps)
+    : manifest_(manifest_of(state, steps)), texts_(texts_of(state)) {}
 
-  std::vector<RunsSum> all(files_.size());
-  std::vector<json> not_finite;
-  for (size_t rank = votes.size(); rank-- > 0;) {
-    const json vote = json::parse(votes[rank]);
-    if (const std::string error = vote["error"]; !error.empty()) {
-      written_.error = error;
-      failed_rank_ = static_cast<int>(rank);
-    }
-    for (size_t file = 0; file < all.size(); ++file)
-      all[file] += {vote["sums"][file][0], vote["sums"][file][1]};
-    if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
+std::string SmallStates::not_finite() const {
+  for (const auto& [name, value] : manifest_.state.items())
+    if (!is_finite(value)) return "the state " + name;
+  return "";
+}
+
+void SmallStates::commit(Generation& generation, const FileSum& weights, const FileSum& optimizer) {
+  for (const auto& [name, text] : texts_)
+    write_file(generation.file(name.c_str()), "checkpoint", text);
+  manifest_.files = {{kWeightsFile, weights}, {kOptimizerFile, optimizer}};
+  manifest_.write(generation.path());  // the last file: what has it is whole
+  generation.publish();
+}
+
+std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
+                            int64_t steps) {
+  const bool first = !state.comm || state.comm->rank() == 0;
+  CHECK(first == (dir != nullptr), "rank 0 alone has the directory of --save");
+  std::optional<Generation> generation;
+  std::optional<SafetensorsWriter> weights, optimizer;
+  if (first) {
+    generation.emplace(*dir, steps);
+    weights.emplace(generation->file(kWeightsFile), plan_weights(state.layout));
+    optimizer.emplace(generation->file(kOptimizerFile), plan_optimizer(state));
   }
-  std::string bad = not_finite_in(manifest_.state);
-  if (!not_finite.empty()) bad = std::ranges::min(not_finite)[2];
-  if (!bad.empty()) why_not_ = bad + " holds a NaN or an infinity";
-  for (size_t file = 0; file < all.size(); ++file) {
-    const auto& [name, plan] = files_[file];
-    manifest_.files[name] = sum_of_runs(all[file].crc, plan.bytes);
-    if (written_.error.empty() && all[file].cover != covers_[file])
-      written_.error = name + ": cannot be right: ranks have not written each byte once";
-  }
-}
-
-void CheckpointSave::publish() {
-  if (!generation_ || !why_not_.empty()) return;
-  written_.attempt([&] {
-    manifest_.write(generation_->path());
-    generation_->publish();
-  });
-}
-
-json CheckpointSave::report() const {
-  const auto ms = [](int64_t ns) { return 1e-6 * static_cast<double>(ns); };
-  return {{"write_ms", ms(written_.write_ns)},
-          {"sync_ms", ms(written_.sync_ns)},
-          {"busy_ms", ms(written_.busy_ns)},
-          {"writes", written_.writes},
-          {"bytes", written_.bytes}};
+  append_weights(ctx, state.comm, state.layout, state.params, first ? &*weights : nullptr);
+  append_optimizer(ctx, state, first ? &*optimizer : nullptr);
+  if (!first) return "";
+  SmallStates small(state, steps);
+  for (const std::string& bad :
+       {weights->not_finite(), optimizer->not_finite(), small.not_finite()})
+    if (!bad.empty()) return bad + " holds a NaN or an infinity";
+  const FileSum sums[] = {weights->finish(), optimizer->finish()};
+  small.commit(*generation, sums[0], sums[1]);
+  return "";
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
   const bool first = !state.comm || state.comm->rank() == 0;
-  std::optional<OpenCheckpoint> found;
-  std::vector<std::string> before;
-  do {
-    found = with_checkpoint(path, [&](const fs::path& dir) { return open_checkpoint(dir, state); });
-  } while (!agree(path, found, state.comm, before));
+  const std::optional<OpenCheckpoint> found =
+      with_checkpoint(path, [&](const fs::path& dir) { return open_checkpoint(dir, state); });
+  check_same(path, found, state.comm);
   if (!found) {
     load_weights(ctx, path, state.gpt, state.layout, state.params, first);
     return 0;

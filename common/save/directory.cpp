@@ -4,11 +4,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
-#include <random>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -25,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCurrent = "current";
-constexpr std::string_view kForm = "generation-";
 
 /// What others open: in the directory these are links.
 bool is_linked(std::string_view name) {
@@ -51,75 +48,62 @@ std::string target(const fs::path& link) {
 /// The target of the link with that name in the directory.
 std::string target_of(const std::string& name) { return kCurrent + ("/" + name); }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
 /// "generation-200.4711"
 bool is_generation(std::string_view name) {
+  constexpr std::string_view kForm = "generation-", kDigits = "0123456789";
   if (!name.starts_with(kForm)) return false;
-  name.remove_prefix(kForm.size());
-  const size_t dot = name.find('.');
-  return dot != name.npos && is_number(name.substr(0, dot)) && is_number(name.substr(dot + 1));
+  const size_t dot = name.find_first_not_of(kDigits, kForm.size());
+  return dot != name.npos && dot > kForm.size() && name[dot] == '.' && dot + 1 < name.size() &&
+         name.find_first_not_of(kDigits, dot + 1) == name.npos;
 }
 
-/// Whether a generation has a file of this name, perhaps a partial one: "config.json.partial".
-bool is_in_generation(std::string_view name) {
-  if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
-  return is_linked(name) || name == kManifestFile || name == kOptimizerFile || name == kCurrent;
+/// The generations in a directory.
+std::vector<std::string> generations_in(const fs::path& dir) {
+  std::vector<std::string> names = names_in(dir);
+  std::erase_if(names, [&](const std::string& name) {
+    std::error_code ignored;
+    return !is_generation(name) || !fs::is_directory(fs::symlink_status(dir / name, ignored));
+  });
+  return names;
+}
+
+/// How many steps a whole generation has done; nothing if it is damaged, or a leftover.
+std::optional<int64_t> steps_of(const fs::path& generation) try {
+  const Manifest manifest = Manifest::read(generation);
+  for (const auto& [name, sum] : manifest.files) {
+    std::error_code ignored;
+    if (fs::file_size(generation / name, ignored) != static_cast<uintmax_t>(sum.bytes)) return {};
+  }
+  return manifest.steps();
+} catch (const UserError&) {
+  return {};
+}
+
+/// The whole generations, the one with the fewest steps first.
+std::vector<std::string> whole_in(const fs::path& dir) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  for (const std::string& name : generations_in(dir))
+    if (const std::optional<int64_t> steps = steps_of(dir / name)) found.emplace_back(*steps, name);
+  std::ranges::sort(found);
+  std::vector<std::string> names;
+  for (const auto& [steps, name] : found) names.push_back(name);
+  return names;
 }
 
 /// Returns whether it is removed. A directory that holds anything else stays as it is.
 bool remove_generation(const fs::path& path) {
   const std::vector<std::string> names = names_in(path);
-  if (!std::all_of(names.begin(), names.end(), is_in_generation)) return false;
+  const bool is_ours = std::ranges::all_of(names, [](std::string_view name) {
+    if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
+    return is_linked(name) || name == kManifestFile || name == kOptimizerFile || name == kCurrent;
+  });
+  if (!is_ours) return false;
   std::error_code error, ignored;
-  // The manifest goes first. So a generation that has it and lacks another file is damaged: it was
-  // not being removed.
+  // The manifest goes first: what is half removed has none, and so is a leftover.
   fs::remove(path / kManifestFile, error);
   if (error) return false;
   for (const std::string& name : names) fs::remove(path / name, ignored);
   return fs::remove(path, ignored);
-}
-
-enum class Finding : uint8_t { Committed, Leftover, Damaged };
-
-/// What a generation is that `current` does not name.
-Finding look_at(const fs::path& path) {
-  if (is_there(path / kCurrent) || !is_there(path / kManifestFile)) return Finding::Leftover;
-  try {
-    for (const auto& [name, sum] : Manifest::read(path).files) {
-      std::error_code ignored;
-      if (fs::file_size(path / name, ignored) != static_cast<uintmax_t>(sum.bytes))
-        return Finding::Damaged;
-    }
-  } catch (const UserError&) {
-    return Finding::Damaged;
-  }
-  return Finding::Committed;
-}
-
-/// All generations except `current`.
-std::vector<std::string> others_in(const fs::path& dir, const std::string& current) {
-  std::vector<std::string> names = names_in(dir);
-  std::erase_if(names, [&](const std::string& name) {
-    std::error_code ignored;
-    return !is_generation(name) || name == current ||
-           !fs::is_directory(fs::symlink_status(dir / name, ignored));
-  });
-  return names;
-}
-
-/// Those of them that have been `current`, by their steps: a copy has new times.
-std::vector<std::string> committed_in(const fs::path& dir, const std::string& current) {
-  std::vector<std::pair<int64_t, std::string>> found;
-  for (const std::string& name : others_in(dir, current))
-    if (look_at(dir / name) == Finding::Committed)
-      found.emplace_back(Manifest::read(dir / name).steps(), name);
-  std::ranges::sort(found);
-  std::vector<std::string> names;
-  for (const auto& [steps, name] : found) names.push_back(name);
-  return names;
 }
 
 void make_link(const fs::path& dir, const std::string& to, const fs::path& link) {
@@ -138,8 +122,8 @@ std::optional<fs::path> checkpoint_in(const fs::path& dir) {
   // A copy whose maker followed the link.
   if (is_there(link / kManifestFile)) return link;
   if (is_there(dir / kManifestFile)) return dir;
-  // A copy whose maker left links out, or a link that was lost.
-  const std::vector<std::string> whole = committed_in(dir, "");
+  // A copy whose maker left links out.
+  const std::vector<std::string> whole = whole_in(dir);
   if (!whole.empty()) return dir / whole.back();
   return std::nullopt;
 }
@@ -148,7 +132,7 @@ bool is_unnamed(const fs::path& dir, const fs::path& found) {
   return found != dir && found.filename() != kCurrent && target(dir / kCurrent).empty();
 }
 
-std::string current_generation(const fs::path& dir) {
+void refuse_foreign_files(const fs::path& dir) {
   const auto refuse = [&](const char* name) {
     throw UserError(
         "--save {}: holds {}, which no --save has put there; legal is another directory",
@@ -157,13 +141,10 @@ std::string current_generation(const fs::path& dir) {
   if (is_there(dir / kManifestFile)) refuse(kManifestFile);
   for (const std::string& name : names_in(dir))
     if (is_linked(name) && target(dir / name) != target_of(name)) refuse(name.c_str());
-  std::string name = target(dir / kCurrent);
-  if (is_there(dir / kCurrent) && !is_generation(name)) refuse(kCurrent);
-  return name;
+  if (is_there(dir / kCurrent) && !is_generation(target(dir / kCurrent))) refuse(kCurrent);
 }
 
-SaveDirectory::SaveDirectory(const std::string& dir, int64_t keep)
-    : path_(dir), run_(std::random_device()()), keep_(keep) {
+SaveDirectory::SaveDirectory(const std::string& dir, int64_t keep) : path_(dir), keep_(keep) {
   std::error_code error;
   created_ = fs::create_directories(path_, error);
   if (!error && !fs::is_directory(path_, error) && !error)
@@ -177,13 +158,14 @@ SaveDirectory::SaveDirectory(const std::string& dir, int64_t keep)
   locked_ = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   if (!locked_ && errno == EWOULDBLOCK)
     throw UserError("--save {}: another program is saving there; legal is another directory", dir);
-  const std::string current = current_generation(path_);
-  if (locked_) {  // else a program that still runs may be at work on them
-    remove_leftovers();
-    kept_ = committed_in(path_, current);
-  }
-  if (!current.empty()) kept_.push_back(current);
-  Generation(*this, 0).create();
+  if (!locked_)
+    tell(
+        fmt::format("note: --save {}: no locks there: no other program may save there, and no "
+                    "old checkpoint is removed",
+                    dir));
+  refuse_foreign_files(path_);
+  remove_leftovers();
+  Generation(*this, 0);  // whether that is possible
 }
 
 SaveDirectory::~SaveDirectory() {
@@ -191,96 +173,54 @@ SaveDirectory::~SaveDirectory() {
   if (created_) fs::remove(path_, ignored);  // if it is empty
 }
 
-fs::path SaveDirectory::generation(int64_t steps) const {
-  return path_ / fmt::format("{}{}.{}", kForm, steps, run_);
-}
-
 void SaveDirectory::remove_leftovers() const {
-  for (const std::string& name : others_in(path_, current_generation(path_))) {
+  if (!locked_) return;  // a program that still runs may be at work on them
+  for (const std::string& name : generations_in(path_)) {
     const fs::path path = path_ / name;
-    if (look_at(path) == Finding::Leftover && remove_generation(path))
+    const bool is_left = !is_there(path / kManifestFile) && target(path_ / kCurrent) != name;
+    if (is_left && remove_generation(path))
       tell(fmt::format("note: {} is removed, which a killed program had left", path.string()));
   }
 }
 
-void SaveDirectory::remove_old() {
-  for (; std::ssize(kept_) > keep_; kept_.erase(kept_.begin()))
-    if (!kept_.front().empty()) remove_generation(path_ / kept_.front());
+void SaveDirectory::remove_old() const {
+  std::vector<std::string> others = whole_in(path_);
+  std::erase(others, target(path_ / kCurrent));
+  for (size_t i = 0; locked_ && i + static_cast<size_t>(keep_) <= others.size(); ++i)
+    remove_generation(path_ / others[i]);
 }
 
-void SaveDirectory::remove_stale_links() const {
-  if (!locked_) return;  // another program may be about to switch
-  std::error_code ignored;
-  for (const std::string& name : names_in(path_))
-    if (is_linked(name) && target(path_ / name) == target_of(name) &&
-        !fs::exists(path_ / name, ignored))
-      fs::remove(path_ / name, ignored);
+Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
+  for (int number = ::getpid();; ++number) {  // that of another run with the same name may be there
+    path_ = home.path_ / fmt::format("generation-{}.{}", steps, number);
+    if (::mkdir(path_.c_str(), 0777) == 0) break;
+    if (errno != EEXIST) fail(home.path_);
+  }
+  try {
+    make_link(home.path_, path_.filename().string(), path_ / kCurrent);
+  } catch (const UserError&) {
+    remove_generation(path_);
+    throw;
+  }
 }
 
-std::unique_ptr<SaveDirectory> open_save_directory(const std::string& dir, int64_t keep,
-                                                   bool shared, Comm* comm) {
-  const bool first = !comm || comm->rank() == 0;
-  std::unique_ptr<SaveDirectory> home;
-  if (first) home = std::make_unique<SaveDirectory>(dir, keep);
-  if (!comm || comm->size() == 1) return home;
-  std::optional<Generation> probe;
-  if (first) probe.emplace(*home, 0).create();
-  uint32_t run = first ? home->run() : 0;
-  comm->broadcast({.ptr = &run, .dtype = Dtype::U8, .shape = {sizeof run}}, 0);
-  if (!first) home = std::make_unique<SaveDirectory>(dir, run, keep);
-  const std::string seen = home->generation(0).string();
-  const bool writes = !shared || ::access(seen.c_str(), R_OK | W_OK | X_OK) == 0;
-  const std::vector<std::string> votes = gather_text(*comm, writes ? "" : dir);
-  for (size_t rank = 0; rank < votes.size(); ++rank)
-    if (!votes[rank].empty())
-      throw UserError(
-          "--save {}: rank {} does not see in {} what rank 0 has written there; legal is a "
-          "directory that all ranks share",
-          dir, rank, votes[rank]);
-  return home;
-}
-
-void make_generation(const fs::path& generation) {
-  if (::mkdir(generation.c_str(), 0777) != 0 && errno != EEXIST) fail(generation.parent_path());
-}
-
-// Without locks no other program has the name, because a run draws its number.
-Generation::Generation(SaveDirectory& home, int64_t steps)
-    : home_(home), path_(home.generation(steps)) {
-  CHECK(std::ranges::count(home.kept_, path_.filename().string()) == 0, "{} twice", path_.string());
-}
-
-void Generation::create() const {
-  make_generation(path_);
-  make_link(home_.path_, path_.filename().string(), path_ / kCurrent);
-}
+bool Generation::is_current() const { return target(home_.path_ / kCurrent) == path_.filename(); }
 
 Generation::~Generation() {
-  if (published_ || target(home_.path_ / kCurrent) == path_.filename()) return;
-  remove_generation(path_);
-  home_.remove_stale_links();
+  if (!is_current()) remove_generation(path_);
 }
 
 void Generation::publish() {
   const fs::path& dir = home_.path_;
-  const std::string now = current_generation(dir);
-  if (!now.empty() && (home_.kept_.empty() || now != home_.kept_.back()))
-    throw UserError(
-        "--save {}: another program has saved there meanwhile, and its checkpoint stays",
-        dir.string());
+  if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
+  const bool renamed = std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) == 0;
+  // A network file system may do it, lose the answer, ask again, and hear that nothing was there.
+  if (!renamed && !is_current()) fail(dir);
   for (const std::string& name : names_in(path_))
     if (is_linked(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
-  if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
-  // A network file system may rename and then answer that there was nothing to rename.
-  if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0 &&
-      target(dir / kCurrent) != path_.filename())
-    fail(dir);
-  published_ = true;
-  home_.kept_.push_back(path_.filename().string());
   // Those before must stay until the switch is on the disk.
   if (!sync_directory(dir)) fail(dir);
   home_.remove_old();
-  home_.remove_stale_links();
 }
 
 }  // namespace ladder

@@ -1,6 +1,7 @@
-// SaveDirectory: the directory of --save. At any moment it holds a whole checkpoint, or none yet.
+// SaveDirectory: the directory of --save. From the first save on it holds a whole checkpoint at any
+// moment.
 //
-//   current -> generation-200.4711                  one rename of this link is the switch
+//   current -> generation-200.4711                  one rename of this link is the commit
 //   generation-200.4711/checkpoint.json             the manifest (common/save/manifest.h)
 //                       optimizer.safetensors
 //                       model.safetensors        } Hugging Face's from_pretrained() reads these
@@ -10,34 +11,28 @@
 //   model.safetensors -> current/model.safetensors  from_pretrained() looks for them here
 //   config.json -> current/config.json              and for the two files of the tokenizer
 //
-// Large weights lie in several files, which model.safetensors.index.json lists. All of these files
-// have links, too (common/hf/file_names.h).
+// Rank 0 fills a directory of its own, a generation, and brings it to the disk. The manifest is
+// written last, so a generation with a manifest is whole. Then one rename makes `current` name the
+// generation. Last the oldest generations that are too many go (--keep). So `current` names a whole
+// checkpoint, wherever a save is interrupted. A generation without a manifest is what an
+// interrupted save has left: it is removed when a program saves there again.
 //
-// A save fills a directory of its own, a generation, and brings it to the disk. Then it commits:
-// one rename makes `current` name the generation. Last it removes the oldest of the generations
-// that are too many (--keep). So `current` names a whole checkpoint, wherever a save is
-// interrupted. What an interrupted save has left is removed when a program saves there again.
+// A whole generation is a checkpoint even if no link names it, because copies lose links and times.
+// Which one is the newest, its manifest says: it has the number of steps done.
 //
-// A generation's name has the number of steps done and a number that rank 0 draws once a run. So
-// all ranks know the name before the directory exists, each rank creates what is missing, and
-// nobody waits. Rank 0 alone commits. Until then the link that becomes `current` lies in the
-// generation: if it is found there, the generation was never committed.
+// A lock keeps a second program out. It ends with its program, however the program ends. On a file
+// system without locks, a note says so, and nothing is removed there.
 //
-// Only one program at a time may use the directory: a lock keeps a second one out. The lock ends
-// with its program, however the program ends. On a file system without locks, files of other
-// programs are never removed, and a save fails if another program has committed there meanwhile.
-//
-// Only files with names as above are ever removed, and nothing of a checkpoint that was committed
-// and is damaged.
+// Only files with names as above are ever removed, and nothing of a damaged checkpoint.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/hf/file_names.h"
 #include "common/input_file.h"
@@ -56,7 +51,7 @@ std::optional<std::filesystem::path> checkpoint_in(const std::filesystem::path& 
 bool is_unnamed(const std::filesystem::path& dir, const std::filesystem::path& found);
 
 /// Returns use(checkpoint_in(dir)); nothing if there is no checkpoint. If `use` fails because
-/// another program has switched and removed the files meanwhile, it tries again.
+/// another program has committed and removed the files meanwhile, it tries again.
 template <class Use>
 auto with_checkpoint(const std::filesystem::path& dir, Use use)
     -> std::optional<decltype(use(dir))> {
@@ -71,61 +66,40 @@ auto with_checkpoint(const std::filesystem::path& dir, Use use)
   }
 }
 
-/// The name of the current generation; empty if there is none.
-/// @throws UserError if a save needs a name that something else already has
-std::string current_generation(const std::filesystem::path& dir);
+/// @throws UserError if a save needs a name in the directory that something else already has
+void refuse_foreign_files(const std::filesystem::path& dir);
 
+/// Of rank 0.
 class SaveDirectory {
  public:
-  /// On rank 0. Creates the directory, takes the lock and tries to write, so that a run that cannot
-  /// save fails at its start. Removes generations that killed programs have left, which take room
-  /// on the disk, and stderr says so. On a file system without locks it removes none.
+  /// Creates the directory, takes the lock and tries to write, so that a run that cannot save fails
+  /// at its start. Removes what interrupted saves have left, and stderr says so.
   /// @param keep how many checkpoints stay, at least 1
-  /// @throws UserError if nothing can be written there; and as current_generation() does
+  /// @throws UserError if nothing can be written there; and as refuse_foreign_files() does
   explicit SaveDirectory(const std::string& dir, int64_t keep = 1);
-  /// On the other ranks.
-  /// @param run rank 0's run()
-  SaveDirectory(const std::string& dir, uint32_t run, int64_t keep)
-      : path_(dir), run_(run), keep_(keep) {}
   SaveDirectory(const SaveDirectory&) = delete;
   SaveDirectory& operator=(const SaveDirectory&) = delete;
   /// Removes a directory that it has created, if nothing has been saved in it.
   ~SaveDirectory();
 
-  /// The number in the names of this run's generations.
-  uint32_t run() const { return run_; }
-  /// The directory of the generation after `steps` steps.
-  std::filesystem::path generation(int64_t steps) const;
-
  private:
   friend class Generation;
   void remove_leftovers() const;
-  void remove_old();
-  void remove_stale_links() const;
+  /// Of all checkpoints but `current`, those with the most steps stay.
+  void remove_old() const;
 
   std::filesystem::path path_;
-  uint32_t run_ = 0;
   int64_t keep_;
   Descriptor fd_;  ///< of the directory; it holds the lock
   bool created_ = false;
   bool locked_ = false;  ///< false: the file system has no locks
-  /// Generations that may be removed, the one with the fewest steps first; then `current`, and what
-  /// this run has saved since.
-  std::vector<std::string> kept_;
 };
 
-/// Opens the directory on all ranks. All ranks call it.
-/// @param dir the directory's path on this rank
-/// @param shared whether every rank will write there
-/// @param comm null: there is only this rank
-/// @throws UserError on rank 0 if it cannot be used, or if some rank does not see it
-std::unique_ptr<SaveDirectory> open_save_directory(const std::string& dir, int64_t keep,
-                                                   bool shared, Comm* comm);
-
-/// A checkpoint that is being written, on rank 0. If it was not committed, its files are removed
-/// when this object ends: on a full disk they would take room from the next try.
+/// A checkpoint that is being written. If it was not committed, its files are removed when this
+/// object ends: on a full disk they would take room from the next try.
 class Generation {
  public:
+  /// Creates it. @throws UserError
   Generation(SaveDirectory& home, int64_t steps);
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
@@ -133,20 +107,16 @@ class Generation {
 
   const std::filesystem::path& path() const { return path_; }
   std::string file(const char* name) const { return (path_ / name).string(); }
-  /// @throws UserError
-  void create() const;
   /// Commits: makes its files, whose content is on the disk, the checkpoint. Removes older
-  /// generations that are too many.
+  /// checkpoints that are too many.
   /// @throws UserError; a whole checkpoint, the previous one or this one, is then there
   void publish();
 
  private:
+  bool is_current() const;
+
   SaveDirectory& home_;
   std::filesystem::path path_;
-  bool published_ = false;
 };
-
-/// Creates the directory of a generation, unless another rank has. @throws UserError
-void make_generation(const std::filesystem::path& generation);
 
 }  // namespace ladder

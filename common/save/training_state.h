@@ -52,8 +52,7 @@ struct TrainingState {
   /// Files of the tokenizer, name -> text, and the token that ends a text, for config.json.
   std::map<std::string, std::string> tokenizer = {};
   std::optional<int64_t> end_of_text = {};
-  Comm* comm = nullptr;    ///< the ranks that save and load together; null: only this rank
-  bool is_staged = false;  ///< `params` is what FileOrder::stage() has made of the weights
+  Comm* comm = nullptr;  ///< the ranks that save and load together; null: only this rank
 };
 
 }  // namespace ladder

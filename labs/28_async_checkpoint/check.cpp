@@ -4,17 +4,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "chapters/28_async_checkpoint/async_save.h"
+#include "common/comm/run_ranks.h"
+#include "common/save/manifest.h"
 
 namespace ladder::lab {
 namespace {
@@ -24,10 +29,14 @@ namespace fs = std::filesystem;
 /// Notes the calls of the functions below, which take the place of the C library's.
 struct Disk {
   std::mutex mutex;
-  std::vector<std::string> done;   ///< "sync INODE", "rename LINK", "remove FILE"
-  int fail_at = -1;                ///< this one of them fails
-  std::atomic<bool> held = false;  ///< whether runs of bytes wait
-  std::atomic<bool> full = false;  ///< whether they fail
+  std::vector<std::string> done;        ///< "sync INODE", "rename LINK", "remove FILE"
+  int fail_at = -1;                     ///< this one of them fails
+  std::atomic<bool> lies = false;       ///< a rename of a link is done, and answers ENOENT
+  std::atomic<bool> no_switch = false;  ///< a rename of a link fails
+  std::atomic<bool> no_locks = false;   ///< as some network file systems
+  std::atomic<int> held = 0, full = 0;  ///< ranks whose bytes wait, or fail: 1 << rank
+  std::atomic<bool> waited = false;     ///< that took too long: training waits for the disk
+  std::atomic<bool> failed = false;     ///< a write has failed
 };
 Disk disk;
 
@@ -38,6 +47,9 @@ bool note(const char* what, const std::string& path) {
   errno = EIO;
   return std::ssize(disk.done) - 1 == disk.fail_at;
 }
+
+/// Whose numbers these are: those of rank 1 are negative.
+int rank_of(const void* bytes) { return (static_cast<const uint8_t*>(bytes)[3] >> 7) + 1; }
 
 /// Starts anew: the disk works, and has done nothing yet.
 void forget(int fail_at = -1) {
@@ -61,7 +73,16 @@ int fsync(int fd) {
 }
 
 int rename(const char* from, const char* to) noexcept {
-  return ladder::lab::note("rename", to) ? -1 : ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  const bool is_link = std::string_view(to).ends_with("/current");
+  if (ladder::lab::note("rename", to) || (is_link && ladder::lab::disk.no_switch)) return -1;
+  const int done = ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  errno = ENOENT;
+  return is_link && ladder::lab::disk.lies ? -1 : done;
+}
+
+int flock(int fd, int operation) noexcept {
+  errno = ENOLCK;
+  return ladder::lab::disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
 int remove(const char* path) noexcept {
@@ -71,9 +92,17 @@ int remove(const char* path) noexcept {
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
-  while (ladder::lab::disk.held) ::usleep(1000);
+  using ladder::lab::disk;
+  const int rank = ladder::lab::rank_of(bytes);
+  for (int ms = 0; (disk.held & rank) != 0; ++ms) {
+    if (ms == 5000) disk.waited = true;
+    if (ms >= 5000) break;
+    ::usleep(1000);
+  }
+  if ((disk.full & rank) == 0) return ::syscall(SYS_pwrite64, fd, bytes, size, offset);
+  disk.failed = true;
   errno = ENOSPC;
-  return ladder::lab::disk.full ? -1 : ::syscall(SYS_pwrite64, fd, bytes, size, offset);
+  return -1;
 }
 
 }  // extern "C"
@@ -98,10 +127,8 @@ class Folder {
   fs::path path;
 };
 
-/// A generation with the least that a checkpoint has.
-void commit(SaveDirectory& home, int64_t step) {
-  Generation generation(home, step);
-  generation.create();
+/// Fills a generation with the least that a checkpoint has.
+void fill(const Generation& generation, int64_t step) {
   Manifest manifest{.model = {}, .state = {{"step", step}}};
   for (const char* name : {kWeightsFile, kOptimizerFile}) {
     write_file(generation.file(name), "lab", "bytes");
@@ -109,8 +136,15 @@ void commit(SaveDirectory& home, int64_t step) {
   }
   write_file(generation.file(kConfigFile), "lab", "{}");
   manifest.write(generation.path());
-  forget(disk.fail_at);
+}
+
+/// Commits one. @return its folder
+fs::path commit(SaveDirectory& home, int64_t step) {
+  Generation generation(home, step);
+  fill(generation, step);
+  forget();
   generation.publish();
+  return generation.path();
 }
 
 /// The step of the checkpoint; 0 if there is none that can be read.
@@ -137,58 +171,101 @@ int64_t when(const std::string& operation, int64_t from = 0) {
 void run_commits(Sheet& sheet, int64_t keep) {
   const Folder folder;
   SaveDirectory home(folder.path.string(), keep);
-  const std::string dir = folder.path.string();
+  const std::string dir = folder.path.string(), link = "rename " + dir + "/current";
+  std::map<std::string, bool> holds{
+      {"the switch is one rename", true}, {"names first", true}, {"removed last", true}};
   for (int64_t step = 1; step <= 4; ++step) {
-    commit(home, step);
-    const int64_t all = std::ssize(disk.done), rename = when("rename " + dir + "/current");
-    const auto words = [](bool is) { return is ? "yes" : "no"; };
-    const auto row = [&](const char* what, bool is) {
-      sheet.text(fmt::format("order/{}: step {}", what, step), words(is));
-    };
-    row("the switch is one rename", rename < all);
-    row("files are durable before it",
-        when(sync_of(home.generation(step))) < rename && when(sync_of(folder.path)) < rename);
+    const fs::path generation = commit(home, step);
+    const int64_t all = std::ssize(disk.done), rename = when(link);
+    holds["the switch is one rename"] &=
+        std::ranges::count(disk.done, link) == 1 && when("remove " + dir + "/current") == all;
+    holds["names first"] &=
+        when(sync_of(generation)) < rename && when(sync_of(folder.path)) < rename;
     const int64_t durable = when(sync_of(folder.path), rename + 1);
-    bool early = false;
+    bool early = durable == all;
     for (int64_t i = 0; i < std::min(durable, all); ++i)
       early =
           early || disk.done[static_cast<size_t>(i)].starts_with("remove " + dir + "/generation");
-    row("nothing goes before it is durable", durable < all && !early);
+    holds["removed last"] &= !early;
   }
+  for (const auto& [what, is] : holds) sheet.text("order/" + what, is ? "yes" : "no");
+}
+
+/// The generations of a directory, without the numbers behind their steps.
+std::string generations(const fs::path& dir) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder.path))
-    names.push_back(entry.path().stem().string());  // the run is another each time
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (entry.path().filename().string().starts_with("generation"))
+      names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
-  sheet.text("kept/names", fmt::format("{}", fmt::join(names, " ")));
-  sheet.text("kept/checkpoint", fmt::format("{}", found(folder.path)));
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+/// Commits in an order in which neither the time of a file nor that of a commit says the step.
+void run_kept(Sheet& sheet, int64_t keep) {
+  const Folder folder;
+  {
+    SaveDirectory all(folder.path.string(), 9);
+    auto time = fs::file_time_type::clock::now();
+    for (const int64_t step : {10, 60, 30, 20, 50})
+      fs::last_write_time(commit(all, step) / kManifestFile, time -= std::chrono::hours(1));
+  }
+  SaveDirectory home(folder.path.string(), keep);
+  commit(home, sheet.pick<int64_t>("step", {24, 25, 26}));
+  sheet.text("kept/generations",
+             fmt::format("{}; step {}", generations(folder.path), found(folder.path)));
+  if (keep > 1) return;
+  std::string links;
+  for (const char* name : {kWeightsFile, kConfigFile}) {
+    std::error_code ignored;
+    links += fmt::format("{} -> {} ", name, fs::read_symlink(folder.path / name, ignored).string());
+  }
+  sheet.text("kept/links", links);
+}
+
+void run_without_locks(Sheet& sheet) {
+  const Folder folder;
+  disk.no_locks = true;
+  SaveDirectory home(folder.path.string(), 1);
+  for (const int64_t step : {1, 2, 3}) commit(home, step);
+  sheet.text("kept/generations", generations(folder.path));
+}
+
+/// Publishes step 2 after step 1. @return whether publish() has said that it is done
+bool publish_second(const Folder& folder, int fail_at) {
+  SaveDirectory home(folder.path.string(), 1);
+  commit(home, 1);
+  Generation generation(home, 2);
+  fill(generation, 2);
+  forget(fail_at);
+  try {
+    generation.publish();
+  } catch (const UserError&) {
+    return false;
+  }
+  return true;
 }
 
 void run_failures(Sheet& sheet) {
-  int64_t wrong = -1;
-  for (int i = 0, operations = 1; i < operations && wrong < 0; ++i) {
+  std::string lost = "none", unheard = "none";
+  for (int i = 0;; ++i) {
     const Folder folder;
-    SaveDirectory home(folder.path.string(), 1);
-    commit(home, 1);
-    forget(i);
-    bool saved = true;
-    try {
-      Generation generation(home, 2);
-      generation.create();
-      Manifest{
-          .model = {}, .state = {{"step", 2}}, .files = {{kWeightsFile, {}}, {kOptimizerFile, {}}}}
-          .write(generation.path());
-      forget(i);
-      generation.publish();
-      operations = static_cast<int>(disk.done.size());
-    } catch (const UserError&) {
-      operations = i + 2;
-      saved = false;
-    }
+    const bool saved = publish_second(folder, i);
+    const std::vector<std::string> done = disk.done;
     forget();
+    if (i >= std::ssize(done)) break;  // none has failed
     const int64_t step = found(folder.path);
-    if (step == 0 || (saved && step != 2)) wrong = i;
+    if (step == 0 || (saved && step != 2)) lost = fmt::format("operation {}", i);
+    if (saved && !done[static_cast<size_t>(i)].starts_with("remove"))
+      unheard = fmt::format("operation {}", i);
   }
-  sheet.text("failures/operation that loses it", wrong < 0 ? "none" : fmt::format("{}", wrong));
+  sheet.text("failures/operation that loses it", lost);
+  sheet.text("failures/operation that nobody hears of", unheard);
+  const Folder folder;
+  disk.lies = true;
+  const bool saved = publish_second(folder, -1);
+  sheet.text("failures/a rename that is done and answers ENOENT",
+             fmt::format("{} {}", saved ? "saved" : "refused", found(folder.path)));
 }
 
 GptConfig small() {
@@ -202,42 +279,60 @@ GptConfig small() {
           .padded_vocab = 8};
 }
 
-/// A run of one rank.
-struct Run {
-  explicit Run(const RunOptions& run)
-      : log(run,
+/// A rank of two, with its chunk of the model.
+struct Rank {
+  Rank(const RunOptions& run, Comm& c, const Sheet& s)
+      : comm(c),
+        sheet(s),
+        layout(ParamLayout(small(), comm.size()).shard(comm.rank())),
+        log(run,
             {.chapter = "lab",
              .gpt = layout.config(),
              .layout = run_layout(run, 1),
              .predicted = {}},
-            arena, ctx) {}
+            arena, ctx, &comm) {}
 
   TrainingState state() const {
-    return {.gpt = layout.config(), .layout = layout, .params = params, .optim = {{"m", m}}};
+    return {.gpt = layout.config(),
+            .layout = layout,
+            .params = layout.own(params),
+            .optim = {{"m", m}, {"v", v}},
+            .comm = &comm};
   }
-  void fill(float value) {
-    for (const ParamSpec& spec : layout.specs())
-      for (const Tensor& tensor : {params, m})
-        std::fill_n(tensor.data<float>() + spec.offset, spec.live(), value);
+  /// All numbers differ, and depend on the step.
+  void fill(int64_t step) const {
+    for (const auto& [name, tensor] : {std::pair("weights", params), {"m", m}, {"v", v}}) {
+      const auto rank = static_cast<uint64_t>(comm.rank());
+      const std::vector<float> noise = sheet.normals(name, tensor.size(), rank);
+      for (const ParamSpec& spec : layout.specs())
+        for (int64_t i = spec.offset; i < spec.offset + spec.live(); ++i)
+          tensor.data<float>()[i] =
+              (comm.rank() == 1 ? -1.0f : 1.0f) *
+              (std::abs(noise[static_cast<size_t>(i)]) + static_cast<float>(step + 1));
+    }
   }
-  /// A step that leaves `value` in all weights; the next one changes them at once.
-  void step(int64_t number, float value, bool saves) {
+  /// A step. What it changes is changed again at once, as by the next one.
+  void step(int64_t number, bool saves = false) {
     log.goes_on(number);
     log.begin_step();
-    fill(value);
+    fill(number);
     log.end_step({.step = number, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
     if (saves) saving.save(ctx, state(), number + 1);
-    fill(-1);
+    fill(number + 1000);
     ::usleep(10'000);
     saving.end_step(number);
   }
+  bool first() const { return comm.rank() == 0; }
 
-  ParamLayout layout{small()};
+  Comm& comm;
+  const Sheet& sheet;
+  ParamLayout layout;
   Arena arena{};
   Ctx ctx;
   Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
   Tensor m = arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()});
-  Staging staging{arena, {.async = true}, params, {{"m", m}}};
+  Tensor v = arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()});
+  Staging staging{arena, {.async = true}, layout.own(params), {{"m", m}, {"v", v}}};
   RunLog log;
   AsyncSave saving{log, staging};
 };
@@ -246,91 +341,188 @@ struct Place {
   Place() {
     run.steps = 100;
     run.quiet = true;
+    run.keep = 9;
     run.data = (folder.path / "text").string();
     run.save = (folder.path / "saved").string();
     write_file(run.data, "lab", std::string(1000, 'a'));
   }
+  /// Runs the body on two ranks. @return the status with which the run ends
+  int ranks(const Sheet& sheet, const std::function<void(Rank&)>& body) const try {
+    run_threads(
+        2,
+        [&](Comm& comm) {
+          Rank rank(run, comm, sheet);
+          body(rank);
+          comm.barrier();
+        },
+        std::chrono::seconds(20));
+    return 0;
+  } catch (const RankFailed& e) {
+    return e.failure().status;
+  }
+
   Folder folder;
   RunOptions run;
 };
 
-/// What the checkpoint holds.
-void read(Sheet& sheet, const Place& place) {
-  RunOptions options;
-  options.quiet = true;
-  Run into(options);
-  into.fill(0);
-  const int64_t steps = load_checkpoint(Ctx{}, place.run.save, into.state());
-  sheet.text("snapshot/step", fmt::format("{}", steps));
-  sheet.bits("snapshot/weights", into.params);
-  sheet.bits("snapshot/moments", into.m);
+/// What the checkpoint of a step holds.
+void read(Sheet& sheet, const Place& place, int64_t step) {
+  Arena arena;
+  const ParamLayout layout(small());
+  const auto alloc = [&](const char* name) {
+    return arena.zeros(Mem::Param, name, Dtype::F32, {layout.size()});
+  };
+  const Tensor params = alloc("params"), m = alloc("m"), v = alloc("v");
+  const TrainingState state{
+      .gpt = layout.config(), .layout = layout, .params = params, .optim = {{"m", m}, {"v", v}}};
+  for (const auto& entry : fs::directory_iterator(place.run.save))
+    if (entry.path().filename().string().starts_with(fmt::format("generation-{}.", step)))
+      load_checkpoint(Ctx{}, entry.path().string(), state);
+  for (const auto& [name, tensor] : {std::pair("weights", params), {"m", m}, {"v", v}})
+    sheet.bits(fmt::format("snapshot/{} of step {}", name, step), tensor);
 }
 
-void run_snapshot(Sheet& sheet) {
+const char* yes_or_no(bool is) { return is ? "yes" : "no"; }
+
+/// The disk of one rank stops while training goes on.
+void run_slow(Sheet& sheet) {
   const Place place;
-  {
-    Run run(place.run);
-    disk.held = true;
-    run.step(0, static_cast<float>(sheet.pick("value", {3, 5, 7})), true);
-    run.step(1, 9, false);
-    sheet.text("votes/committed while the disk holds still",
-               fmt::format("{}", found(place.run.save)));
-    disk.held = false;
-    int64_t step = 2;
-    while (step < 90 && found(place.run.save) == 0) run.step(step++, 9, false);
-    sheet.text("votes/committed before the last step", step < 90 ? "yes" : "no");
-    run.step(99, 9, false);
-  }
-  read(sheet, place);
+  int64_t early = -1, step = 6;
+  const int slow = sheet.pick("rank", {1, 2});
+  place.ranks(sheet, [&](Rank& rank) {
+    rank.comm.barrier();
+    disk.held = slow;
+    rank.comm.barrier();
+    rank.step(0, true);
+    for (int64_t i = 1; i < 6; ++i) rank.step(i);
+    if (rank.first()) early = found(place.run.save);
+    rank.comm.barrier();
+    disk.held = 0;
+    for (int64_t i = 6; i < 90; ++i) {
+      rank.step(i);
+      const bool there = rank.first() && found(place.run.save) > 0;
+      if (rank.first()) step = i;
+      if (rank.log.most(there ? 1 : 0) != 0) break;
+    }
+    rank.step(99);
+  });
+  sheet.text("votes/committed while a disk stops", early == 0 ? "no" : "yes");
+  sheet.text("votes/training waits for a disk that stops",
+             early < 0 ? "it came to its end before" : yes_or_no(disk.waited));
+  sheet.text("votes/committed before the last step", yes_or_no(step < 89));
+  read(sheet, place, 1);
 }
 
+/// A save that is due while the one before is under way; then one after the last step.
 void run_second(Sheet& sheet) {
-  const Place place;
-  {
-    Run run(place.run);
-    disk.held = true;
-    run.step(0, 5, true);
-    std::thread later([] {
+  Place place;
+  place.run.quiet = false;
+  const fs::path said = place.folder.path / "said";
+  std::fflush(stdout);
+  const int out = ::dup(STDOUT_FILENO);
+  const int file = ::open(said.c_str(), O_WRONLY | O_CREAT, 0600);
+  ::dup2(file, STDOUT_FILENO);
+  int64_t first = -1;
+  place.ranks(sheet, [&](Rank& rank) {
+    rank.comm.barrier();
+    disk.held = 3;
+    rank.comm.barrier();
+    rank.step(0, true);
+    std::thread later([&] {
       ::usleep(100'000);
-      disk.held = false;
+      if (rank.first()) disk.held = 0;
     });
-    run.step(1, static_cast<float>(sheet.pick("value", {3, 5, 7})), true);
+    try {
+      rank.step(1, true);
+    } catch (...) {
+      later.join();
+      throw;
+    }
     later.join();
-    run.step(99, 9, false);
-  }
-  read(sheet, place);
+    if (rank.first()) first = found(place.run.save);
+    rank.step(99, true);
+  });
+  std::fflush(stdout);
+  ::dup2(out, STDOUT_FILENO);
+  ::close(out);
+  ::close(file);
+  const std::string text = read_small_file(said.string(), 1 << 20);
+  const size_t line = text.find("step 1: waited ");
+  sheet.text("votes/the first of two is committed", yes_or_no(first >= 1));
+  sheet.text(
+      "votes/says that it waited",
+      yes_or_no(line != text.npos && text.find(" s for the save of step 0", line) != text.npos));
+  sheet.text("votes/committed after the last step", fmt::format("{}", found(place.run.save)));
+  for (const int64_t step : {1, 2, 100}) read(sheet, place, step);
 }
 
+/// The disk of one rank is full, while the other's stops for some time.
 void run_full(Sheet& sheet) {
   const Place place;
-  int64_t ended = -1;
-  try {
-    Run run(place.run);
-    disk.full = true;
-    for (ended = 0; ended < 90; ++ended) run.step(ended, 5, ended == 0);
-  } catch (const UserError&) {
-  }
-  disk.full = false;
-  sheet.text("votes/a full disk ends the run early", ended < 90 ? "yes" : "no");
+  std::atomic<int64_t> steps = 0;
+  const int full = sheet.pick("rank", {1, 2});
+  std::thread later;
+  const int status = place.ranks(sheet, [&](Rank& rank) {
+    rank.comm.barrier();
+    disk.full = full;
+    disk.held = 3 - full;
+    rank.comm.barrier();
+    rank.step(0, true);
+    while (!disk.failed) ::usleep(1000);
+    ::usleep(100'000);
+    rank.comm.barrier();
+    if (rank.first())
+      later = std::thread([&] {
+        for (int ms = 0; ms < 300 && steps < 30; ++ms) ::usleep(1000);
+        disk.held = 0;
+      });
+    for (int64_t i = 1; i < 90; ++i) {
+      rank.step(i);
+      if (rank.first()) ++steps;
+    }
+  });
+  if (later.joinable()) later.join();
+  sheet.text("votes/a full disk ends the run",
+             fmt::format("status {}, goes on: {}", status, yes_or_no(steps > 10)));
+}
+
+/// All is written, and the commit fails.
+void run_no_switch(Sheet& sheet) {
+  const Place place;
+  disk.no_switch = true;
+  const int status = place.ranks(sheet, [&](Rank& rank) {
+    for (int64_t i = 0; i < 60; ++i) rank.step(i, i == 0);
+  });
+  sheet.text("votes/status of a run whose commit fails", fmt::format("{}", status));
 }
 
 }  // namespace
 
 void cases(Sheet& sheet) {
-  for (const int64_t keep : {int64_t{1}, sheet.pick<int64_t>("keep", {2, 3})})
-    sheet.run(fmt::format("--keep {}", keep), [&] { run_commits(sheet, keep); });
-  sheet.run("a disk that fails", [&] { run_failures(sheet); });
-  const auto run = [&](const char* name, void (*body)(Sheet&)) {
+  const auto run = [&](const std::string& name, const std::function<void(Sheet&)>& body) {
     sheet.run(name, [&] {
       const struct Repair {
-        ~Repair() { disk.held = disk.full = false; }
+        Repair() { repair(); }
+        ~Repair() { repair(); }
+        static void repair() {
+          disk.held = disk.full = 0;
+          disk.lies = disk.no_switch = disk.no_locks = disk.waited = disk.failed = false;
+          forget();
+        }
       } repair;
       body(sheet);
     });
   };
-  run("a slow disk", run_snapshot);
+  for (const int64_t keep : {int64_t{1}, sheet.pick<int64_t>("keep", {2, 3})}) {
+    run(fmt::format("--keep {}", keep), [=](Sheet& s) { run_commits(s, keep); });
+    run(fmt::format("an older run, --keep {}", keep), [=](Sheet& s) { run_kept(s, keep); });
+  }
+  run("no locks", run_without_locks);
+  run("a disk that fails", run_failures);
+  run("a slow disk", run_slow);
   run("two saves", run_second);
   run("a full disk", run_full);
+  run("a commit that fails", run_no_switch);
 }
 
 }  // namespace ladder::lab

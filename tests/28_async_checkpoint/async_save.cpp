@@ -8,8 +8,10 @@
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
 #include "tests/common/bad_disk.h"
+#include "tests/common/comm/on_ranks.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
+#include "tests/common/spread_model.h"
 
 namespace ladder {
 namespace {
@@ -196,14 +198,74 @@ TEST_F(Async, ANanVetoes) {
   EXPECT_EQ(found(5), 100);
 }
 
-TEST(AsyncFlags, AreRefusedWhereTheyCannotBe) {
-  const auto refused = [](const RunOptions& run) {
-    return user_error([&] { AsyncOptions{.async = true}.check(run); });
-  };
-  RunOptions run;
-  EXPECT_EQ(refused(run), "--async needs --save");
-  run.save = "there";
-  EXPECT_EQ(refused(run), "");
+// Two ranks that do not share the directory: each would write into its own.
+TEST_F(Async, IsRefusedWhereADirectoryIsNotShared) {
+  const std::string message = test::failure_of(2, [&](Comm& comm) {
+                                RunOptions own = run_;
+                                if (comm.rank() == 1) own.save = texts_.path();
+                                const Rank rank(own, comm);
+                                comm.barrier();
+                              }).line;
+  EXPECT_NE(message.find("rank 1 does not see in " + texts_.path()), message.npos) << message;
+  EXPECT_NE(message.find("legal with --async is a directory that all ranks share"), message.npos);
+}
+
+class OwnBytes : public testing::TestWithParam<Spread> {};
+
+/// Writes step 3 as --async does, without a thread. @return on rank 0, why it is not saved
+std::string save_own_bytes(const std::filesystem::path& dir, SaveDirectory& home,
+                           const RankModel& model, Comm& comm,
+                           const std::optional<TrainingState>& spoilt = {}) {
+  const TrainingState state = model.state();
+  PendingSave save(state, 3);
+  if (comm.rank() == 0) {
+    save.generation.emplace(home, 3);
+    save.small.emplace(state, 3);
+  }
+  save.path = dir / name_on_all(save.generation, &comm);
+  save.write(spoilt ? *spoilt : state);
+  save.agree(&comm);
+  save.commit();
+  return save.error + save.why_not;
+}
+
+// Byte for byte: checksums, too.
+TEST_P(OwnBytes, AreTheFilesOfOneRank) {
+  for (const GptConfig& config : spread_configs(GetParam())) {
+    const TempDir dir;
+    save_one(config, dir / "one");
+    SaveDirectory many(dir / "many");
+    run_threads(GetParam().ranks(), [&](Comm& comm) {
+      const RankModel model(config, GetParam(), comm);
+      model.load(dir / "one");
+      EXPECT_EQ(save_own_bytes(dir / "many", many, model, comm), "");
+    });
+    EXPECT_TRUE(checkpoint_files(dir / "many") == checkpoint_files(dir / "one"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Spreads, OwnBytes, kSpreads);
+
+// A checksum does not see that a range of zeros was forgotten, because zeros add nothing.
+TEST(OwnBytesControl, SeeThatSomeAreNotWrittenOnce) {
+  const GptConfig config = small_of("llama-nano", 32);
+  const TempDir dir;
+  save_one(config, dir / "one");
+  SaveDirectory home(dir / "many");
+  for (const bool forgets : {true, false})
+    run_threads(2, [&](Comm& comm) {
+      const RankModel model(config, {.shards = 2}, comm);
+      const ParamLayout first = RankModel::of_rank(config, {.shards = 2}, 0);
+      TrainingState spoilt{.gpt = config,
+                           .layout = forgets ? model.layout : first,
+                           .params = model.layout.own(model.params),
+                           .optim = model.state().optim,
+                           .comm = &comm};
+      if (forgets && comm.rank() == 1) spoilt.optim.erase(spoilt.optim.begin() + 1);
+      const std::string error = save_own_bytes(dir / "many", home, model, comm, spoilt);
+      EXPECT_EQ(error.find("ranks have not written each byte once") != error.npos, comm.rank() == 0)
+          << error;
+    });
 }
 
 }  // namespace

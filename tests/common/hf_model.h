@@ -11,7 +11,6 @@
 
 #include "common/hf/config.h"
 #include "common/hf/weights.h"
-#include "common/save/file_order.h"
 #include "kernels/narrow.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
@@ -36,20 +35,9 @@ inline void write_safetensors(const std::string& path, std::vector<SafetensorsPl
 
 /// All weights in one file.
 inline void write_weights(const std::string& path, const SmallModel& model) {
-  const std::vector<PlannedFile> files = plan_weights(model.layout, INT64_MAX);
-  std::string bytes = files[0].plan.head;
-  bytes.resize(static_cast<size_t>(files[0].plan.bytes));
-  const TrainingState state = model.state();
-  const FileOrder order(state);
-  std::vector<float> staged(static_cast<size_t>(model.params.size()));
-  const Tensor weights{.ptr = staged.data(), .shape = model.params.shape};
-  order.stage(Ctx{}, weights);
-  for (const ParamSpec& spec : model.layout.specs())
-    for_weight_runs(files, spec, model.layout.tensor(weights, spec), {0, spec.shape.size()},
-                    model.layout, [&](size_t, int64_t at, Tensor run) {
-                      std::memcpy(bytes.data() + at, run.ptr, static_cast<size_t>(run.bytes()));
-                    });
-  write_file(path, bytes);
+  SafetensorsWriter writer(path, plan_weights(model.layout));
+  append_weights(Ctx{}, nullptr, model.layout, model.params, &writer);
+  writer.finish();
 }
 
 /// Why a config.json of the model, with one key changed, is refused; empty: it is not.

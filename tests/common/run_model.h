@@ -6,7 +6,6 @@
 #include <numeric>
 #include <vector>
 
-#include "common/comm/failure.h"
 #include "common/model/layout.h"
 #include "common/save/checkpoint.h"
 #include "kernels/arena.h"
@@ -37,18 +36,10 @@ inline GptConfig small_of(const std::string& name, int64_t channels) {
   return config;
 }
 
-/// Saves as RunLog does. All ranks of state.comm call it.
-/// @return on rank 0, CheckpointSave::why_not()
-/// @throws NotWritten on rank 0 if the disk of some rank refuses
-inline std::string save_checkpoint(SaveDirectory& dir, const TrainingState& state, int64_t steps,
-                                   SaveHow how = {}) {
-  CheckpointSave save(dir, state, steps, how);
-  save.write(Ctx{}, state);
-  save.agree(state.comm);
-  save.publish();
+/// Saves on all ranks of state.comm, each of which gives the directory of rank 0.
+inline std::string save_checkpoint(SaveDirectory& dir, const TrainingState& state, int64_t steps) {
   const bool first = !state.comm || state.comm->rank() == 0;
-  if (first && !save.error().empty()) throw NotWritten(save.failed_rank(), save.error());
-  return save.why_not();
+  return save_checkpoint(Ctx{}, first ? &dir : nullptr, state, steps);
 }
 
 struct SmallModel {
@@ -91,9 +82,9 @@ struct SmallModel {
   TrainingState state() const {
     return {.gpt = config, .layout = layout, .params = params, .optim = optim};
   }
-  void save(const std::string& dir, int64_t step, SaveHow how = {}, int64_t keep = 1) const {
+  void save(const std::string& dir, int64_t step, int64_t keep = 1) const {
     SaveDirectory home(dir, keep);
-    const std::string why_not = save_checkpoint(home, state(), step, how);
+    const std::string why_not = save_checkpoint(home, state(), step);
     CHECK(why_not.empty(), "{}", why_not);
   }
   int64_t load(const std::string& dir) const { return load_checkpoint(Ctx{}, dir, state()); }
