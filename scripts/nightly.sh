@@ -17,7 +17,7 @@
 #             ranks and ZeRO, shared layers and sequences, stages, meshes, recomputation
 #   clients   Hugging Face's transformers, which it installs in build/clients, read what we save, and
 #             we read what they save
-#   torture   scripts/torture.sh: interrupted saves, disks that fail, ranks that do
+#   torture   scripts/torture.sh: interrupted saves, disks that fail
 #   fuzz      scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes   scripts/readme_commands.py: the commands of READMEs; and where Doxygen is, the
 #             documentation site, in which each link must lead somewhere
