@@ -184,8 +184,11 @@ void SaveDirectory::remove_leftovers() const {
 }
 
 void SaveDirectory::remove_old() const {
+  const std::string current = target(path_ / kCurrent);
   std::vector<std::string> others = whole_in(path_);
-  std::erase(others, target(path_ / kCurrent));
+  // Those with more steps than `current` are of a run that was given up: they go first.
+  std::ranges::rotate(others, std::ranges::find(others, current));
+  std::erase(others, current);
   for (size_t i = 0; locked_ && i + static_cast<size_t>(keep_) <= others.size(); ++i)
     remove_generation(path_ / others[i]);
 }

@@ -18,7 +18,8 @@
 // interrupted save has left: it is removed when a program saves there again.
 //
 // A whole generation is a checkpoint even if no link names it, because copies lose links and times.
-// Which one is the newest, its manifest says: it has the number of steps done.
+// Which one is the newest, its manifest says: it has the number of steps done. So it is the steps
+// that decide which ones stay.
 //
 // A lock keeps a second program out. It ends with its program, however the program ends. On a file
 // system without locks, a note says so, and nothing is removed there.
@@ -85,7 +86,7 @@ class SaveDirectory {
  private:
   friend class Generation;
   void remove_leftovers() const;
-  /// Of all checkpoints but `current`, those with the most steps stay.
+  /// `current` stays, and the last ones before it, by their steps.
   void remove_old() const;
 
   std::filesystem::path path_;

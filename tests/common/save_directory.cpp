@@ -214,6 +214,12 @@ TEST_F(SaveDir, ARenameThatWasDoneAndAnswersThatItWasNot) {
   EXPECT_EQ(SmallModel().load(dir_.path()), 2);
 }
 
+// --overwrite, and going on from an older checkpoint.
+TEST_F(SaveDir, GivesUpThoseWithMoreStepsFirst) {
+  for (const int64_t step : {10, 20, 30, 1, 2, 3}) save_step(dir_.path(), step, 3);
+  EXPECT_EQ(kept_in(dir_.path()), (std::vector<int64_t>{1, 2, 3}));
+}
+
 // Its other files may be intact.
 TEST_F(SaveDir, LosesNothingOfADamagedCheckpoint) {
   for (const char* damage : {"short", "gone"}) {
