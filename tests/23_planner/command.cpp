@@ -71,7 +71,7 @@ TEST_F(PlannedCommand, OfLadderStartsTheSameRun) {
     int64_t bytes = 0;
     for (const auto& [category, n] : ladder["bytes"].items()) bytes += n.get<int64_t>();
     const std::string chapter = line.substr(program.size(), end - program.size());
-    EXPECT_EQ(chapter, ladder["chapter"]) << line;
+    EXPECT_EQ(chapter, ladder["chapter"].get<std::string>()) << line;
     EXPECT_EQ(predicted(chapter, line.substr(end)), bytes) << line;
   }
 }
