@@ -25,7 +25,7 @@ from engine.labs import Refused, all_labs, bodies, find, leaks, mutated, reading
 # Sentences of handouts that no mutant breaks yet. A number here may only fall.
 UNHELD = {
     "01": 1, "04": 1, "05": 2, "06": 3, "07": 2, "07x": 1, "08": 1, "08x": 1, "09": 7, "10": 2, "11": 6, "11x": 3, "13": 6,
-    "15": 10, "16": 12, "17": 5, "18": 6, "19": 7, "20": 8, "21": 15, "22": 13, "23": 17, "25": 1, "27": 2, "28": 9,
+    "15": 10, "16": 12, "17": 5, "18": 6, "19": 7, "20": 8, "21": 15, "22": 13, "23": 17, "25": 1, "27": 2,
 }  # fmt: skip
 
 
