@@ -47,7 +47,7 @@ ANSWERS = {
     "17_head_chunks": "Why are logits the largest activation, and how can they never be held whole?",
     "18_offload": "What can wait in a file during a step, and what does the step wait for then?",
     "19_llama": "What do RMSNorm, RoPE, SwiGLU and grouped heads change, in loss and in bytes?",
-    "20_context_parallel": "How do ranks share one long sequence, and what do three ways to do so send?",
+    "20_context_parallel": "How do ranks split one long sequence, and what do three ways to do so send?",
     "21_moe": "How can a model have many more weights than a token uses, and who sees that all are used?",
     "22_expert_parallel": "What travels when experts live on other ranks, and why do the bits stay the same?",
     "26_packing": "How do documents share rows without seeing each other, and what does padding cost?",

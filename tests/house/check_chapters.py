@@ -25,7 +25,7 @@ SECTIONS = [
 
 
 WORDS = 4000  # what a README may have without its diff; those that have more yet may not grow
-LONGER = {"07": 5170, "12": 4760, "13": 4710, "20": 5200, "23": 4730}
+LONGER = {"07": 5170, "12": 4760, "13": 4640, "20": 5160, "23": 4730}
 
 
 def check_top(where, text):
