@@ -387,7 +387,7 @@ const char* yes_or_no(bool is) { return is ? "yes" : "no"; }
 /// The disk of one rank stops while training goes on.
 void run_slow(Sheet& sheet) {
   const Place place;
-  int64_t early = -1, step = 6;
+  int64_t early = -1, step = 99;
   const int slow = sheet.pick("rank", {1, 2});
   place.ranks(sheet, [&](Rank& rank) {
     rank.comm.barrier();
