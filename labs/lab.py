@@ -7,7 +7,7 @@
   labs/lab.py check NN --program   and runs the chapter's program with them
   labs/lab.py watch NN             checks whenever a file is saved
   labs/lab.py hint NN              the next hint
-  labs/lab.py answer 08.2 VALUE    whether the answer to an exercise is right
+  labs/lab.py answer 08.1 VALUE    whether the answer to an exercise is right
   labs/lab.py bug NN NUMBER        find the bug: what a check measures of files with one fault
   labs/lab.py bug NN NUMBER --is K whether it is fault K of the list
   labs/lab.py reset NN --yes       begins again; your files are put aside
