@@ -473,7 +473,7 @@ void run_full(Sheet& sheet) {
     rank.comm.barrier();
     if (rank.first())
       later = std::thread([&] {
-        for (int ms = 0; ms < 300 && steps < 30; ++ms) ::usleep(1000);
+        for (int ms = 0; ms < 3000 && steps < 30; ++ms) ::usleep(1000);
         disk.held = 0;
       });
     for (int64_t i = 1; i < 90; ++i) {
