@@ -54,6 +54,15 @@ class Places {
   int64_t each_;
 };
 
+/// This rank's chunk of section s, in a flat buffer of either type: a whole one has it between
+/// those of other ranks.
+Tensor chunk_of(const ParamLayout& layout, const Flat& flat, int64_t s, int64_t each) {
+  const Range own = layout.section(s);
+  const int64_t in_whole = layout.whole_section(s).begin + layout.chunk(s) * own.size();
+  return flat.tensor.slice((flat.is_shard ? own.begin : in_whole) / each,
+                           div_exact(own.size(), each));
+}
+
 /// A tensor as bytes: no planted fault is meant for them (common/comm/faulty_comm.h).
 Tensor as_bytes(Tensor tensor) {
   return {.ptr = tensor.ptr, .dtype = Dtype::U8, .shape = {tensor.bytes()}};
@@ -83,8 +92,7 @@ void for_flat_runs(const ParamLayout& layout, const Flat& flat,
   const Places places(layout, whole, each);
   for (int64_t s = 0; s < whole.sections(); ++s) {
     if (layout.specs(s).empty()) continue;  // a section of another stage
-    const Tensor section = flat.tensor.slice(layout.section(s).begin / each,
-                                             div_exact(layout.section(s).size(), each));
+    const Tensor section = chunk_of(layout, flat, s, each);
     places.for_runs(s, [&](int64_t here, int64_t there, int64_t n) {
       use(whole.section(s).begin / each + there, section.slice(here, n));
     });
@@ -102,8 +110,7 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::vector<std::byte> memory, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
-    const Range here = layout.section(s);
-    const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
+    const Tensor mine = chunk_of(layout, flat.copied_to(host.tensor()), s, each);
     if (rank > 0 && mine.size() > 0) comm->send(as_bytes(mine), 0);
     if (rank > 0 || whole.section(s).size() == 0) continue;
     const Tensor section =

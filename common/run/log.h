@@ -95,12 +95,13 @@ class RunLog {
   /// says so, --quiet or not. All ranks call it.
   /// @throws NotWritten on rank 0 if the disk refuses
   void save(const TrainingState& state, int64_t steps);
-  /// What a chapter needs that writes checkpoints itself: the state with what every run adds to it;
-  /// the directory, on rank 0, null on others; and a word when it is done.
+  /// For a chapter that writes checkpoints itself: the state with what every run adds to it.
+  TrainingState all_of(const TrainingState& state) const;
+  /// The same: the directory on rank 0; null on others.
+  SaveDirectory* save_directory() const { return save_.get(); }
+  /// The same: what became of the save, once it is done.
   /// @param why_not on rank 0, why nothing is saved
   /// @param told for --report
-  TrainingState all_of(const TrainingState& state) const;
-  SaveDirectory* save_directory() const { return save_.get(); }
   void saved(int64_t steps, const std::string& why_not, nlohmann::json told);
   /// All ranks, in a group that nobody counts; null: this rank is alone.
   Comm* control() const { return control_.get(); }

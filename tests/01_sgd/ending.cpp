@@ -48,8 +48,10 @@ TEST_P(Ending, ASecondSignalEndsAtOnce) {
 }
 
 TEST_P(Ending, WithoutSaveNothingIsSaved) {
+  // A run that was stopped writes no text, either. (Programs of ranks never do.)
+  const bool writes = std::ranges::count(chapters_of_one_rank(), GetParam()) > 0;
   const Ended ended = run(signalled(GetParam(), "kill -TERM $run"),
-                          small_run(std::string(kEndless) + "--sample 1000000"));
+                          small_run(std::string(kEndless) + (writes ? "--sample 1000000" : "")));
   EXPECT_EQ(ended.status, 143);
   EXPECT_NE(ended.err.find("; nothing is saved without --save\n"), std::string::npos) << ended.err;
   EXPECT_NE(ended.out.find("validation loss              none"), std::string::npos) << ended.out;
