@@ -1,6 +1,6 @@
 // Weight decay in one short file: two weights whose gradients differ 1024-fold in size, with SGD,
-// Adam with L2, and AdamW. All numbers scale by powers of two, so nothing rounds differently and ==
-// may compare.
+// Adam with L2, and AdamW. A factor that is a power of two changes no rounding, and 1024 is one. So
+// == may compare.
 //
 //   g++ -std=c++20 chapters/02_adamw/toy.cpp -o toy && ./toy
 
@@ -12,7 +12,8 @@ constexpr double lr = 0.0078125, decay = 0.25, beta1 = 0.875, beta2 = 0.96875;  
 enum class Decay { L2, Decoupled };
 
 struct Weight {
-  double w = 1, m = 0, v = 0;
+  double w = 1;         // the weight
+  double m = 0, v = 0;  // Adam's running means of the gradient and of its square
 };
 
 /// w <- w - lr g. L2 adds decay * w to the gradient; decoupled decay takes lr * decay * w off w.
@@ -23,8 +24,8 @@ void sgd(Weight& x, double g, Decay how) {
     x.w = x.w - lr * g - lr * decay * x.w;
 }
 
-/// The same two, around Adam: a step of m / sqrt(v), both corrected for their start at zero. The
-/// field adds 1e-8 to the root; zero shows here what Adam does to scales, without rest.
+/// The same two, around Adam: a step of lr m / sqrt(v), where m and v are corrected for their start
+/// at zero. Others add 1e-8 to the root. Here nothing is added, so that the scale cancels exactly.
 void adam(Weight& x, double g, int t, Decay how) {
   if (how == Decay::L2) g += decay * x.w;
   x.m = beta1 * x.m + (1 - beta1) * g;
@@ -36,24 +37,23 @@ void adam(Weight& x, double g, int t, Decay how) {
 
 int main() {
   Weight sgd_l2, sgd_decoupled;
+  sgd(sgd_l2, 1, Decay::L2);
+  sgd(sgd_decoupled, 1, Decay::Decoupled);
+
   Weight l2[2], adamw[2];  // [0] has large gradients, [1] small ones
   const double size[2] = {16, 1.0 / 64};
 
-  std::printf("gradients 16, -16, 16, ... and 1/64, -1/64, ...: on average nothing to learn\n\n");
-  std::printf("        Adam with L2         AdamW\n");
-  std::printf("step    large    small       large    small\n");
+  std::printf("Large gradients 16, -16, ..., small ones 1/64, -1/64, ...: only decay is left.\n\n");
+  std::printf("weights    Adam with L2         AdamW\n");
+  std::printf("step      large    small      large    small\n");
   for (int t = 1; t <= 64; ++t) {
     const double sign = t % 2 == 1 ? 1 : -1;
-    if (t == 1) {
-      sgd(sgd_l2, sign, Decay::L2);
-      sgd(sgd_decoupled, sign, Decay::Decoupled);
-    }
     for (int i = 0; i < 2; ++i) {
       adam(l2[i], sign * size[i], t, Decay::L2);
       adam(adamw[i], sign * size[i], t, Decay::Decoupled);
     }
-    if ((t & (t - 1)) == 0)
-      std::printf("%4d   %.5f  %.5f     %.5f  %.5f\n", t, l2[0].w, l2[1].w, adamw[0].w, adamw[1].w);
+    if ((t & (t - 1)) == 0)  // a power of two
+      std::printf("%4d    %.5f  %.5f    %.5f  %.5f\n", t, l2[0].w, l2[1].w, adamw[0].w, adamw[1].w);
   }
 
   std::printf("\nSGD: one step with L2 %.9f, with decoupled decay %.9f\n", sgd_l2.w,
@@ -63,7 +63,7 @@ int main() {
   std::printf(
       "L2 is divided by sqrt(v), too: next to large gradients a weight hardly decays, and\n");
   std::printf(
-      "next to small ones the decay is the gradient, and each step has Adam's full length.\n");
+      "next to small ones the decay is most of the gradient, and steps are nearly lr long.\n");
   const bool same = adamw[0].w == adamw[1].w && sgd_l2.w == sgd_decoupled.w;
-  return same && l2[0].w != l2[1].w ? 0 : 1;
+  return same && l2[0].w > adamw[0].w && l2[1].w < adamw[1].w ? 0 : 1;
 }

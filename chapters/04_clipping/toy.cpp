@@ -1,6 +1,6 @@
 // A batch in pieces, and one clip, in one short file. Eight sequences have a gradient each, and 1,
-// 2, 4 or 8 micro-batches add them up. A tree has the same bits for each cut; a running sum has
-// not.
+// 2, 4 or 8 micro-batches add them up. A tree gives the same bits for every cut of the batch; a
+// running sum does not.
 //
 //   g++ -std=c++20 chapters/04_clipping/toy.cpp -o toy && ./toy
 
@@ -11,13 +11,14 @@
 constexpr int B = 8;
 constexpr float gradient[B] = {1e8F, 1, 1, 1, -1e8F, 1, 1, 1};
 
-/// The sum of sequences first to first + n - 1, as a micro-batch computes it: a balanced tree.
+/// The sum over sequences first to first + n - 1, as a micro-batch computes it: a balanced tree.
 float tree(int first, int n) {
   return n == 1 ? gradient[first] : tree(first, n / 2) + tree(first + n / 2, n / 2);
 }
 
-/// Joins sums that come one after the other into the same tree, as a binary counter adds ones: sums
-/// of equal size meet. After 1, 2, 3, 4 of them there are 1, 1, 2, 1 buffers.
+/// Adds the sums of micro-batches, which come one after the other, in the order of the same tree.
+/// Two sums of equal size join, as carries do in a binary counter. After 1, 2, 3, 4 of them there
+/// are 1, 1, 2, 1 buffers.
 class Counter {
  public:
   void add(float sum) {
@@ -38,7 +39,8 @@ class Counter {
 int main() {
   bool same = true, running_differs = false;
   std::printf("The sum is 6, but near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8.\n");
-  std::printf("micro-batches of   tree   running sum\n");
+  std::printf("A tree is not more exact. It is the same each time.\n");
+  std::printf("micro-batches   sequences in each   tree   running sum\n");
   for (int n = B; n >= 1; n /= 2) {
     Counter counter;
     float running = 0;
@@ -46,7 +48,7 @@ int main() {
       counter.add(tree(first, n));
       running += tree(first, n);
     }
-    std::printf("%d  (%d of them)       %4g   %4g\n", n, counter.count(), counter.sum(), running);
+    std::printf("%13d   %17d   %4g   %11g\n", counter.count(), n, counter.sum(), running);
     same = same && counter.sum() == tree(0, B);
     running_differs = running_differs || running != tree(0, B);
   }
@@ -55,18 +57,18 @@ int main() {
   const double a = 3, b = 4, most = 1;
   const double norm = std::sqrt(a * a + b * b);
   const double clipped_a = a * most / norm, clipped_b = b * most / norm;
+  const double clipped_norm = std::sqrt(clipped_a * clipped_a + clipped_b * clipped_b);
   std::printf("\nclipped by the norm of all:  %g and %g, norm %g, ratio %g as before\n", clipped_a,
-              clipped_b, std::sqrt(clipped_a * clipped_a + clipped_b * clipped_b),
-              clipped_a / clipped_b);
+              clipped_b, clipped_norm, clipped_a / clipped_b);
   const double each_a = std::fmin(a, most), each_b = std::fmin(b, most);
   std::printf("clipped each by its own:     %g and %g, ratio %g: another direction\n", each_a,
               each_b, each_a / each_b);
 
-  // A NaN in one element is a NaN in the norm. Such a step is left out; NaN is equal to nothing.
-  const double bad = std::sqrt(a * a + std::nan("") * std::nan(""));
-  std::printf("norm with a NaN: %s\n", std::isfinite(bad) ? "a step" : "no step");
+  // A NaN in one element makes the norm NaN. Such a step is left out. `bad > most` is false, so a
+  // comparison alone would take it.
+  const double nan = std::nan(""), bad = std::sqrt(a * a + nan * nan);
+  std::printf("norm with a NaN: %g, %s\n", bad, std::isfinite(bad) ? "a step" : "no step");
   const bool direction = std::fabs(clipped_a / clipped_b - a / b) < 1e-15;
-  return same && running_differs && direction && each_a / each_b != a / b && !std::isfinite(bad)
-             ? 0
-             : 1;
+  const bool clip = direction && std::fabs(clipped_norm - most) < 1e-15 && each_a / each_b != a / b;
+  return same && running_differs && clip && !std::isfinite(bad) && !(bad > most) ? 0 : 1;
 }

@@ -3,14 +3,15 @@
 //
 //   g++ -std=c++20 chapters/05_mixed_precision/toy.cpp -o toy && ./toy
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-/// x rounded to `digits` binary digits, to nearest, ties to even; below 2^least the digits get
-/// fewer, down to a smallest number of 2^(least + 1 - digits).
+/// x rounded to `digits` binary digits, to nearest, ties to even. Below 2^least numbers are
+/// subnormal: neighbors come no closer, and the smallest number is 2^(least + 1 - digits).
 float rounded(float x, int digits, int least) {
   if (x == 0) return x;
-  const int exponent = std::fmax(std::ilogb(x), least);
+  const int exponent = std::max(std::ilogb(x), least);
   const float unit = std::ldexp(1.0F, exponent + 1 - digits);  // the distance of neighbors
   return std::nearbyint(x / unit) * unit;
 }
@@ -21,18 +22,19 @@ float fp16(float x) {
 }
 
 int main() {
-  std::printf("numbers near 1: BF16 %.7f, FP16 %.7f, FP32 %.7f\n", bf16(1.005F), fp16(1.005F),
+  std::printf("1.005 is stored as: BF16 %.7f, FP16 %.7f, FP32 %.7f\n", bf16(1.005F), fp16(1.005F),
               1.005F);
 
   // A sum in BF16 stops growing: 257 lies halfway between 256 and 258, and rounds to 256.
-  float sum = 0, wide = 0;
+  float sum = 0, wide = 0;  // in BF16, in FP32
   for (int i = 0; i < 1000; ++i) {
     sum = bf16(sum + 1);
     wide += 1;
   }
   std::printf("a thousand ones: added in BF16 %g, in FP32 and rounded once %g\n", sum, bf16(wide));
 
-  // A weight that learns 0.001 a step. Half the distance to the next BF16 number is 0.0039.
+  // A weight that learns 0.001 a step. The next BF16 number after 1 is 1.0078, and what lies nearer
+  // to 1 rounds to 1.
   float weight = 1, master = 1;
   std::printf("\nstep   weight in BF16   FP32 master   what forward reads of the master\n");
   for (int step = 1; step <= 8; ++step) {
@@ -41,19 +43,19 @@ int main() {
     std::printf("%4d   %-14g   %-11g   %g\n", step, weight, master, bf16(master));
   }
 
-  // A gradient that FP16 does not have. The loss, and with it each gradient, is multiplied by the
-  // scale before FP16 sees it; FP32 divides. A power of two changes no digit, 1000 does.
-  const float gradient = std::ldexp(1365.0F, -40);  // 11 digits
+  // A gradient that is too small for FP16. The loss, and with it each gradient, is multiplied by
+  // the scale before FP16 stores it. FP32 divides. A power of two changes no digit, 64000 does.
+  const float gradient = std::ldexp(1365.0F, -40);  // 11 binary digits, as FP16 has
   std::printf("\na gradient of %.8g in FP16: %g\n", gradient, fp16(gradient));
   const float scale = 65536, by_two = fp16(gradient * scale) / scale;
-  const float by_thousand = fp16(gradient * 1000 * 64) / 1000 / 64;
+  const float by_64000 = fp16(gradient * 64000) / 64000;
   std::printf("scaled by 65536 and back:   %.8g\nscaled by 64000 and back:   %.8g\n", by_two,
-              by_thousand);
-  float S = std::ldexp(1.0F, 50);  // too high: Inf says so, the step is left out, and S is halved
-  while (std::isinf(fp16(gradient * S))) S /= 2;
-  std::printf("the largest scale without an overflow: 2^%d\n", std::ilogb(S));
+              by_64000);
+  float highest = std::ldexp(1.0F, 50);  // the gradient is Inf: no step, and half the scale
+  while (std::isinf(fp16(gradient * highest))) highest /= 2;
+  std::printf("the largest power of two without an overflow: 2^%d\n", std::ilogb(highest));
 
-  const bool lost = sum == 256 && weight == 1 && fp16(gradient) == 0 && by_thousand != gradient;
+  const bool lost = sum == 256 && weight == 1 && fp16(gradient) == 0 && by_64000 != gradient;
   const bool kept = bf16(wide) == 1000 && bf16(master) > 1 && by_two == gradient;
-  return lost && kept && !std::isinf(fp16(gradient * S)) ? 0 : 1;
+  return lost && kept && std::isinf(fp16(gradient * highest * 2)) ? 0 : 1;
 }

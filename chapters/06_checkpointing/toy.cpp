@@ -1,5 +1,6 @@
 // Recomputation in one short file: a chain of 16 layers keeps the input of every k-th layer, and
-// computes the others again during backward. The gradients are equal to the last bit.
+// computes the others again during backward. The gradients are equal to the last bit, as long as
+// it is computed again with the same weights.
 //
 //   g++ -std=c++20 chapters/06_checkpointing/toy.cpp -o toy && ./toy
 
@@ -19,9 +20,10 @@ struct Run {
 /// Layer l: y = w x (1 - x). Backward needs x, the input that forward had.
 double layer(double w, double x) { return w * x * (1 - x); }
 
-/// Gradients of the last output. `mistake`: a weight is updated as soon as its gradient is known,
-/// and what is computed again is computed with the new weights.
-Run backward(std::vector<double> w, int k, bool mistake = false) {
+/// Gradients of the last output. `moved` is what the weights have moved by when a segment is
+/// computed again. It must be 0; anything else is the mistake to update weights before backward is
+/// done.
+Run forward_and_backward(const std::vector<double>& w, int k, double moved = 0) {
   Run run;
   std::map<int, double> kept;  // inputs, by layer
   const auto keep = [&](int l, double x) {
@@ -36,11 +38,11 @@ Run backward(std::vector<double> w, int k, bool mistake = false) {
   }
   double dx = 1;
   for (int l = L; l-- > 0;) {
-    const int first = l / k * k;  // of the segment of l
-    if (!kept.contains(l)) {      // its last layer: the whole segment is computed again
+    const int first = l / k * k;  // the first layer of l's segment
+    if (!kept.contains(l)) {      // l is its last layer: the whole segment is computed again
       double again = kept[first];
       for (int i = first; i < l; ++i) {
-        again = layer(w[i], again);
+        again = layer(w[i] + moved, again);
         keep(i + 1, again);
         ++run.forwards;
       }
@@ -48,25 +50,26 @@ Run backward(std::vector<double> w, int k, bool mistake = false) {
     run.dw[l] = dx * kept[l] * (1 - kept[l]);
     dx *= w[l] * (1 - 2 * kept[l]);
     kept.erase(l);
-    if (mistake) w[first] += 0.01;
   }
   return run;
 }
 
 int main() {
   std::vector<double> w(L);
-  for (int l = 0; l < L; ++l) w[l] = 2.5 + 0.05 * l;
-  const Run all = backward(w, 1);
+  for (int l = 0; l < L; ++l) w[l] = 2.5 + 0.8 * l / L;
+  const Run all = forward_and_backward(w, 1);
   bool same = true;
-  std::printf("keep every   held at most   layers computed   gradient of layer 0\n");
+  std::printf("keep every   held at most   layers computed   gradient of w[0]\n");
   for (const int k : {1, 2, 4, 8, 16}) {
-    const Run run = backward(w, k);
-    // Of each of the L/k segments one input, and of the last segment the other k - 1.
-    const size_t predicted = L / k + k - 1;
+    const Run run = forward_and_backward(w, k);
+    // One input of each of the L/k segments, and the other k - 1 of the last segment. All but the
+    // last layer of each segment are computed twice.
+    const size_t held = L / k + k - 1;
+    const int computed = L + L / k * (k - 1);
     std::printf("%10d   %12zu   %15d   %.17g\n", k, run.most, run.forwards, run.dw[0]);
-    same = same && run.dw == all.dw && run.most == predicted;
+    same = same && run.dw == all.dw && run.most == held && run.forwards == computed;
   }
-  const Run wrong = backward(w, 4, true);
-  std::printf("4, with weights that have moved already:      %.17g\n", wrong.dw[0]);
+  const Run wrong = forward_and_backward(w, 4, 0.01);
+  std::printf("4, computed again with weights moved by 0.01:   %.17g\n", wrong.dw[0]);
   return same && wrong.dw != all.dw ? 0 : 1;
 }

@@ -1,9 +1,9 @@
 // ZeRO-1 in one short file: eight weights on two ranks. Each rank keeps the momentum of four
-// weights alone, updates these, and gets the other four from the other rank.
+// weights only, updates these, and gets the other four from the other rank.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/08_zero1/toy.cpp -o toy && ./toy
 //
-// (The flag forbids to fuse a product and a sum in one place and not in another.)
+// (The flag forbids the compiler to fuse a product and a sum in one place and not in another.)
 
 #include <array>
 #include <cstdio>
@@ -12,7 +12,7 @@
 constexpr int D = 8, B = 2;  // weights; sequences of a step, one gradient each
 using Whole = std::array<float, D>;
 
-/// The gradient of sequence b: any function of the weights that a rank reads.
+/// Stands for forward and backward of sequence b: some function of all weights that a rank has.
 Whole gradient(const Whole& w, int b, int step) {
   Whole g;
   for (int i = 0; i < D; ++i) {
@@ -24,16 +24,16 @@ Whole gradient(const Whole& w, int b, int step) {
 
 struct Rank {
   Whole w{}, g{};               // what ZeRO-1 leaves whole: weights and gradients
-  std::vector<float> momentum;  // of the own chunk alone
+  std::vector<float> momentum;  // of the rank's own chunk only
 };
 
 struct Result {
   Whole w;
-  size_t held;  // numbers on each rank
-  int sent;     // by each rank in a step
+  size_t held;  // numbers that each rank holds: weights, gradients, momentum
+  int sent;     // numbers that each rank sends in a step
 };
 
-/// @param gather false: the mistake that nobody sends the updated weights
+/// @param gather false: the mistake: nobody sends the updated weights
 Result train(int N, bool gather = true) {
   const int chunk = D / N;
   std::vector<Rank> ranks(N);
@@ -41,28 +41,28 @@ Result train(int N, bool gather = true) {
   int sent = 0;
   for (int step = 0; step < 5; ++step) {
     sent = 0;
-    for (int r = 0; r < N; ++r) {  // each rank its share of the batch, added up in order
+    for (int r = 0; r < N; ++r) {  // its share of the batch, added up in order
       ranks[r].g = gradient(ranks[r].w, r * B / N, step);
       for (int b = r * B / N + 1; b < (r + 1) * B / N; ++b) {
         const Whole next = gradient(ranks[r].w, b, step);
         for (int i = 0; i < D; ++i) ranks[r].g[i] += next[i];
       }
     }
-    // Reduce-scatter: the owner of weight i gets its sum over all ranks. Nobody else does.
+    // Reduce-scatter: the owner of weight i gets its sum over all ranks, and nobody else does.
     for (int i = 0; i < D; ++i) {
       float sum = ranks[0].g[i];
       for (int from = 1; from < N; ++from) sum += ranks[from].g[i];
       ranks[i / chunk].g[i] = sum;
     }
     sent += D - chunk;
-    // The owner updates it: the momentum of weight i lies there alone.
+    // The owner updates it, for only the owner has the momentum of weight i.
     for (int i = 0; i < D; ++i) {
       Rank& owner = ranks[i / chunk];
       float& m = owner.momentum[i % chunk];
       m = 0.9F * m + owner.g[i];
       owner.w[i] -= 0.1F * m;
     }
-    // All-gather: everybody gets every chunk of its owner.
+    // All-gather: every rank gets every chunk from its owner.
     if (!gather) continue;
     for (Rank& rank : ranks)
       for (int i = 0; i < D; ++i) rank.w[i] = ranks[i / chunk].w[i];
@@ -92,6 +92,6 @@ int main() {
   print("nobody gathers", stale);
   std::printf("numbers held by a rank: %zu on one, %zu on two; sent in a step: %d and %d\n",
               one.held, two.held, one.sent, two.sent);
-  const bool counts = one.held == 3 * D && two.held == 2 * D + D / 2 && two.sent == D;
+  const bool counts = one.held == 3 * D && two.held == 2 * D + D / 2 && two.sent == 2 * (D / 2);
   return one.w == two.w && stale.w != one.w && counts ? 0 : 1;
 }

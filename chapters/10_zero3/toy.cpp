@@ -13,7 +13,8 @@ using Model = std::array<Layer, L>;
 constexpr Model start{{{0.5F, 1.1F}, {0.9F, -0.7F}, {1.3F, 0.6F}, {-0.8F, 1.2F}}};
 
 float forward(const Layer& w, float x) { return (w[0] + w[1] * x) * x / 2; }
-/// The gradient of a layer whose input was x, and of that input over dx.
+/// Takes dx, the gradient of the layer's output. Returns that of its weights, and leaves that of
+/// its input x in dx.
 Layer backward(const Layer& w, float x, float& dx) {
   const Layer g{dx * x / 2, dx * x * x / 2};
   dx *= (w[0] + 2 * w[1] * x) / 2;
@@ -42,11 +43,11 @@ Model one_rank() {
   return w;
 }
 
-/// Two ranks. They take the same layers at the same time, so one buffer stands for that of each.
+/// Two ranks. Both gather the same layer at the same time, so one buffer stands for both.
 struct Fsdp {
   Model shards = start;  // weight i of each layer lies on rank i alone
   int in_buffer = -1, gathers = 0;
-  Layer buffer{};  // the layer that is gathered: the only whole one
+  Layer buffer{};  // layer `in_buffer`, the only whole one
 
   const Layer& unshard(int l) {
     if (in_buffer == l) return buffer;  // the last layer of forward is the first of backward
@@ -55,7 +56,7 @@ struct Fsdp {
     ++gathers;
     return buffer;
   }
-  /// @param forget false: the mistake to use what was gathered before the update
+  /// @param forget false: the mistake to keep what was gathered before the update
   void train(bool forget, bool talk) {
     for (int step = 0; step < kSteps; ++step) {
       std::array<std::array<float, L + 1>, N> x;
@@ -64,14 +65,14 @@ struct Fsdp {
       for (int l = 0; l < L; ++l) {
         const Layer& w = unshard(l);
         for (int r = 0; r < N; ++r) x[r][l + 1] = forward(w, x[r][l]);
-        if (talk && step == 0) std::printf("forward  %d: gathers so far %d\n", l, gathers);
+        if (talk && step == 0) std::printf("forward  of layer %d: gathers so far %d\n", l, gathers);
       }
       Model g;
       for (int l = L; l-- > 0;) {
         const Layer& w = unshard(l);
         const Layer a = backward(w, x[0][l], dx[0]), b = backward(w, x[1][l], dx[1]);
         for (int i = 0; i < D; ++i) g[l][i] = a[i] + b[i];  // reduce-scatter: rank i keeps g[l][i]
-        if (talk && step == 0) std::printf("backward %d: gathers so far %d\n", l, gathers);
+        if (talk && step == 0) std::printf("backward of layer %d: gathers so far %d\n", l, gathers);
       }
       for (int l = 0; l < L; ++l)
         for (int i = 0; i < D; ++i) shards[l][i] -= 0.1F * g[l][i];  // rank i, its own weights
@@ -85,9 +86,10 @@ int main() {
   Fsdp right, stale;
   right.train(true, true);
   stale.train(false, false);
-  std::printf("layer 1 after %d steps: one rank %.9f %.9f\n", kSteps, one[1][0], one[1][1]);
-  std::printf("                  ZeRO-3 %.9f %.9f\n", right.shards[1][0], right.shards[1][1]);
-  std::printf("     old weights in use  %.9f %.9f\n", stale.shards[1][0], stale.shards[1][1]);
+  std::printf("\nlayer 1 after %d steps:   one rank %.9f %.9f\n", kSteps, one[1][0], one[1][1]);
+  std::printf("                           ZeRO-3 %.9f %.9f\n", right.shards[1][0],
+              right.shards[1][1]);
+  std::printf("layer 0 used after its update: %.9f %.9f\n", stale.shards[1][0], stale.shards[1][1]);
   std::printf("weights held by a rank: %d whole, %d with ZeRO-3 (its shard and the buffer)\n",
               L * D, L * D / N + D);
   const bool count = right.gathers == kSteps * (2 * L - 1);

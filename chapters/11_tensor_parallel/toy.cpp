@@ -1,6 +1,5 @@
 // Tensor parallelism in one short file: an MLP of two matrices over 1, 2 or 4 ranks. The first is
-// cut by its outputs, the second by its inputs, and one sum over ranks is all they say to each
-// other.
+// cut by its outputs, the second by its inputs, and one sum over ranks is all that they exchange.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/11_tensor_parallel/toy.cpp -o toy && ./toy
 
@@ -8,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-constexpr int C = 2, F = 8, kLeaves = 4;  // channels, hidden channels; leaves of a sum over F
+constexpr int C = 2, F = 8, kLeaves = 4;  // channels, hidden channels; parts of a sum over F
 using Vec = std::array<float, C>;
 
 float w1(int f, int c) { return 0.25F * static_cast<float>((f * 5 + c * 3) % 7) - 0.7F; }
@@ -16,11 +15,11 @@ float w2(int c, int f) { return 0.15F * static_cast<float>((f * 3 + c * 4) % 11)
 constexpr Vec bias{0.3F, -0.2F};
 float relu(float x) { return x > 0 ? x : 0; }
 
-/// Hidden channel f. All of x is on every rank, so a rank computes its own channels alone.
+/// Hidden channel f. Every rank has all of x, so it computes its channels without the others.
 float hidden(const Vec& x, int f) { return relu(w1(f, 0) * x[0] + w1(f, 1) * x[1]); }
 
-/// The part of W2 h that leaf i of the hidden channels adds: always the same F / 4 channels, in
-/// order, whichever rank has them.
+/// Leaf i of the sum W2 h: F / 4 of the hidden channels, added in order. Leaves do not depend on
+/// the number of ranks.
 Vec leaf(const Vec& x, int i) {
   Vec sum{};
   for (int f = i * F / kLeaves; f < (i + 1) * F / kLeaves; ++f)
@@ -30,8 +29,8 @@ Vec leaf(const Vec& x, int i) {
 
 Vec add(const Vec& a, const Vec& b) { return {a[0] + b[0], a[1] + b[1]}; }
 
-/// A balanced tree over n sums, the lower first. A rank does its lower levels, the all-reduce over
-/// ranks the upper ones.
+/// A balanced tree over n sums. A rank adds its lower levels, and the all-reduce over ranks the
+/// upper ones.
 Vec tree(const std::vector<Vec>& sums, size_t first, size_t n) {
   if (n == 1) return sums[first];
   return add(tree(sums, first, n / 2), tree(sums, first + n / 2, n / 2));
@@ -50,8 +49,9 @@ Vec mlp(const Vec& x, int N, bool each_adds = false) {
   return each_adds ? sum : add(sum, bias);
 }
 
-/// The other way to cut W1: by its inputs. Then each rank has a part of every hidden channel, and
-/// relu of parts is not the part of relu: a sum over ranks would have to come before it.
+/// The mistake to cut W1 by its inputs. Then each of two ranks has one term of every hidden
+/// channel, and relu(a) + relu(b) is not relu(a + b). A sum over ranks would have to come before
+/// relu.
 Vec cut_by_inputs(const Vec& x) {
   Vec y = bias;
   for (int f = 0; f < F; ++f)
@@ -61,8 +61,7 @@ Vec cut_by_inputs(const Vec& x) {
 
 int main() {
   const Vec x{0.9F, -0.4F}, one = mlp(x, 1);
-  std::printf(
-      "W1: rank r has rows r F/N on, hidden channels of its own. W2: it has their columns.\n");
+  std::printf("A rank has some rows of W1, its hidden channels, and the same columns of W2.\n");
   bool same = true;
   for (const int N : {1, 2, 4}) {
     const Vec y = mlp(x, N);
@@ -72,6 +71,6 @@ int main() {
   }
   const Vec twice = mlp(x, 2, true), relu_of_parts = cut_by_inputs(x);
   std::printf("each of two ranks adds the bias:  %.9g %.9g\n", twice[0], twice[1]);
-  std::printf("W1 cut by its inputs, no sum:     %.9g %.9g\n", relu_of_parts[0], relu_of_parts[1]);
+  std::printf("relu before the sum of two ranks: %.9g %.9g\n", relu_of_parts[0], relu_of_parts[1]);
   return same && twice != one && relu_of_parts != one ? 0 : 1;
 }

@@ -1,10 +1,13 @@
 // A pipeline in one short file: p stages in p threads, and a model of p weights. Stage s multiplies
 // by w[s], so the model is y = w[0] w[1] ... w[p-1] x and its loss the mean of (y - 1)^2 / 2.
+// Backward needs the input of the oldest micro-batch in flight; the newest gives wrong gradients.
 //
 //   g++ -std=c++20 -pthread chapters/12_pipeline_parallel/toy.cpp -o toy && ./toy
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
+#include <deque>
 #include <mutex>
 #include <queue>
 #include <thread>
@@ -35,49 +38,62 @@ class Channel {
 constexpr int p = 3, m = 4;  // stages, micro-batches of one number each
 constexpr double w[p] = {0.5, 2, 1.5}, batch[m] = {1, 2, 3, 4};
 
-/// The gradient of w[s] over the whole batch. 1F1B: first p - s - 1 forwards, then one forward and
-/// one backward in turn. Between stages s - 1 and s, ahead[s] carries the input of stage s, and
-/// back[s] the gradient of that input.
-double stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back) {
-  std::queue<double> in_flight;  // what this stage has read; backward needs it
-  double dw = 0;
+struct Stage {
+  double dw = 0;  // the gradient of w[s] over the whole batch
+  size_t most_in_flight = 0;
+};
+
+/// 1F1B: first p - s - 1 forwards, then one forward and one backward in turn. Between stages s - 1
+/// and s, ahead[s] carries the input of stage s, and back[s] the gradient of that input.
+/// @param newest the mistake: backward takes the input that came last
+Stage stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back, bool newest) {
+  std::deque<double> in_flight;  // inputs of micro-batches whose backward is still to come
+  Stage result;
   const auto forward = [&](int k) {
     const double x = s == 0 ? batch[k] : ahead[s].receive();
-    in_flight.push(x);
+    in_flight.push_back(x);
+    result.most_in_flight = std::max(result.most_in_flight, in_flight.size());
     if (s < p - 1) ahead[s + 1].send(w[s] * x);
   };
   const auto backward = [&] {
-    const double x = in_flight.front();
-    in_flight.pop();
+    const double x = newest ? in_flight.back() : in_flight.front();
+    in_flight.pop_front();
     const double dy = s < p - 1 ? back[s + 1].receive() : (w[s] * x - 1) / m;
     if (s > 0) back[s].send(w[s] * dy);  // the stage before waits for this
-    dw += dy * x;                        // nobody waits for this
+    result.dw += dy * x;                 // nobody waits for this
   };
   int next = 0;
   while (next < p - s - 1 && next < m) forward(next++);
   for (int k = 0; k < m; ++k) {
     if (next < m) forward(next++);
-    std::printf("stage %d: backward of micro-batch %d, %zu in flight\n", s, k, in_flight.size());
+    if (!newest) std::printf("stage %d: backward of %d, %zu in flight\n", s, k, in_flight.size());
     backward();
   }
-  return dw;
+  return result;
+}
+
+std::vector<Stage> pipeline(bool newest) {
+  std::vector<Channel> ahead(p), back(p);
+  std::vector<Stage> result(p);
+  std::vector<std::thread> threads;
+  for (int s = 0; s < p; ++s)
+    threads.emplace_back([&, s] { result[s] = stage(s, ahead, back, newest); });
+  for (std::thread& one : threads) one.join();
+  return result;
 }
 
 int main() {
-  std::vector<Channel> ahead(p), back(p);
-  std::vector<double> dw(p);
-  std::vector<std::thread> stages;
-  for (int s = 0; s < p; ++s) stages.emplace_back([&, s] { dw[s] = stage(s, ahead, back); });
-  for (std::thread& one : stages) one.join();
-
-  // The same by hand, on one rank. Nothing rounds here, so == may compare.
+  const std::vector<Stage> right = pipeline(false), wrong = pipeline(true);
+  // The same on one rank. Nothing rounds here, so == may compare.
   double product = 1, sum = 0;
   for (const double factor : w) product *= factor;
   for (const double x : batch) sum += (product * x - 1) / m * x;
-  bool same = true;
+  bool good = wrong[0].dw != right[0].dw;
   for (int s = 0; s < p; ++s) {
-    std::printf("dw[%d] = %g, on one rank %g\n", s, dw[s], sum * product / w[s]);
-    same = same && dw[s] == sum * product / w[s];
+    const double one = sum * product / w[s];
+    std::printf("dw[%d] = %g, on one rank %g, with the newest input %g; at most %zu in flight\n", s,
+                right[s].dw, one, wrong[s].dw, right[s].most_in_flight);
+    good = good && right[s].dw == one && right[s].most_in_flight == static_cast<size_t>(p - s);
   }
-  return same ? 0 : 1;
+  return good ? 0 : 1;
 }

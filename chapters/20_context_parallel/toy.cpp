@@ -1,6 +1,6 @@
 // Context parallelism in one short file: the keys of one sequence arrive in four chunks, in any
-// order. A chunk gives a partial softmax; a merge joins two of them. If a tree says who merges with
-// whom, the order of arrival changes no bit.
+// order. A chunk gives a partial softmax, and a merge joins two of them. Merged along a tree, the
+// result has the same bits for every order; merged as they arrive, it has not.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/20_context_parallel/toy.cpp -o toy && ./toy
 
@@ -10,13 +10,13 @@
 #include <cstdio>
 #include <map>
 
-constexpr int T = 16, kChunks = 4;  // keys of a query; chunks, one from each rank of a ring
+constexpr int T = 16, kChunks = 4;  // tokens; chunks of keys, one from each rank
 
 float score(int key) { return 3 * std::sin(1.7F * static_cast<float>(key)); }
 float value(int key) { return std::cos(2.3F * static_cast<float>(key)); }
 
-/// The softmax over some keys: the largest score m, the sum l of exp(score - m), and the same sum o
-/// with the values as weights. The output of attention is o / l.
+/// The softmax over some keys of one query. m is the largest score, l the sum of exp(score - m),
+/// and o the sum of exp(score - m) value. The output of attention is o / l.
 struct Partial {
   float m = 0, l = 0, o = 0;
 };
@@ -31,7 +31,7 @@ Partial chunk(int c) {
   return p;
 }
 
-/// Both are brought to the larger maximum, then added. Without that, exp may overflow.
+/// Both are scaled to the larger maximum, then added. So no exp is above 1, and none overflows.
 Partial merge(const Partial& a, const Partial& b) {
   const float m = std::max(a.m, b.m);
   const float wa = std::exp(a.m - m), wb = std::exp(b.m - m);
@@ -45,8 +45,7 @@ Partial by_arrival(const std::array<int, kChunks>& order) {
   return sum;
 }
 
-/// As a tree: chunk 0 joins chunk 1, 2 joins 3, then the two pairs. What comes early waits for its
-/// sibling; nothing waits for more than that.
+/// As a tree: chunk 0 joins chunk 1, 2 joins 3, then the pairs. The earlier of two siblings waits.
 Partial by_tree(const std::array<int, kChunks>& order) {
   std::map<std::array<int, 2>, Partial> waiting;  // by level and place
   for (const int c : order) {
@@ -63,13 +62,12 @@ Partial by_tree(const std::array<int, kChunks>& order) {
   return waiting[{2, 0}];
 }
 
-/// How many pairs of a query and a key before it a rank has, of T tokens in 2 P chunks.
-int pairs(int first_chunk, int second_chunk) {
+/// Causal work: the pairs of a query and a key of a rank that has two of 8 pieces of the tokens.
+int pairs(int piece, int other_piece) {
   const int n = T / (2 * kChunks);
   int sum = 0;
-  for (const int c : {first_chunk, second_chunk})
-    for (int query = c * n; query < (c + 1) * n; ++query)
-      sum += query + 1;  // causal: keys 0..query
+  for (const int c : {piece, other_piece})
+    for (int query = c * n; query < (c + 1) * n; ++query) sum += query + 1;  // keys 0 to query
   return sum;
 }
 
@@ -86,9 +84,12 @@ int main() {
       std::printf("chunks %d %d %d %d: tree %.9f, by arrival %.9f\n", order[0], order[1], order[2],
                   order[3], tree.o / tree.l, arrival.o / arrival.l);
   } while (std::next_permutation(order.begin(), order.end()));
-  std::printf("of %d orders of arrival, %d have other bits than the first\n", orders, differ);
+  std::printf(
+      "merged by arrival, %d of %d orders have other bits than the first; as a tree, none\n",
+      differ, orders);
 
-  std::printf("\nwork of rank r of %d: chunks 2r and 2r+1, or r and 2P-1-r (zig-zag)\n", kChunks);
+  std::printf(
+      "\ncausal work of 4 ranks: rank r has pieces 2r and 2r + 1, or r and 7 - r (zig-zag)\n");
   bool balanced = true;
   for (int r = 0; r < kChunks; ++r) {
     std::printf("rank %d: %2d pairs, zig-zag %2d\n", r, pairs(2 * r, 2 * r + 1),

@@ -1,6 +1,6 @@
 // A mixture of experts in one short file: six tokens, four experts, three of them for each token.
 // Rows are sorted by expert, computed, and brought back. A plain loop over tokens says what is
-// right.
+// right, and the order in which a token adds its experts decides about the last bit.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/21_moe/toy.cpp -o toy && ./toy
 
@@ -16,8 +16,8 @@ constexpr float x[T] = {0.9F, -1.3F, 0.4F, 2.1F, -0.6F, 1.2F};
 float logit(int t, int e) { return std::sin(3 * x[t] + 1.9F * static_cast<float>(e)); }
 float expert(int e, float input) { return std::sin(2.7F * static_cast<float>(e) + input) * 3.1F; }
 
-/// The experts of token t, by number, and their weights: the softmax over all experts, divided by
-/// what the chosen ones have of it. A tie goes to the lower expert.
+/// The experts of token t in ascending order: the K largest logits. Their weights are the softmax
+/// over these K logits.
 struct Route {
   std::array<int, K> expert{};
   std::array<float, K> weight{};
@@ -35,7 +35,9 @@ Route route(int t) {
   for (int e = 0, k = 0; e < E; ++e) {
     if (!chosen[e]) continue;
     r.expert[k] = e;
-    sum += r.weight[k++] = std::exp(logit(t, e));
+    r.weight[k] = std::exp(logit(t, e));
+    sum += r.weight[k];
+    ++k;
   }
   for (float& w : r.weight) w /= sum;
   return r;
@@ -50,15 +52,16 @@ int main() {
   }
 
   // 1. Counts: how many rows each expert gets, and where its first row lies.
-  std::array<int, E + 1> first{};
+  std::array<int, E> count{};
   for (int t = 0; t < T; ++t)
-    for (const int e : route(t).expert) ++first[e + 1];
+    for (const int e : route(t).expert) ++count[e];
+  std::array<int, E + 1> first{};
   for (int e = 0; e < E; ++e) {
-    std::printf("expert %d: %d rows from row %d on\n", e, first[e + 1], first[e]);
-    first[e + 1] += first[e];
+    first[e + 1] = first[e] + count[e];
+    std::printf("expert %d: %d rows from row %d on\n", e, count[e], first[e]);
   }
 
-  // 2. There: rows sorted by expert, so that each expert has one product over neighboring rows.
+  // 2. There: rows sorted by expert, so that the rows of an expert are neighbors.
   std::vector<float> rows(T * K), weight(T * K);
   std::vector<int> token(T * K);
   std::array<int, E + 1> next = first;
@@ -74,7 +77,7 @@ int main() {
   for (int e = 0; e < E; ++e)
     for (int row = first[e]; row < first[e + 1]; ++row) rows[row] = expert(e, rows[row]);
 
-  // 3. Back: each row goes to its token. Rows lie in order of experts, so a token adds its experts
+  // 3. Back: each row is added to its token. Rows are sorted by expert, so a token adds its experts
   // in ascending order, as the plain loop does.
   std::array<float, T> back{}, descending{}, misplaced{};
   for (int row = 0; row < T * K; ++row) back[token[row]] += weight[row] * rows[row];
@@ -86,9 +89,8 @@ int main() {
     std::printf("%5d   %-12.9f   %-14.9f   %-18.9f   %.9f\n", t, right[t], back[t], descending[t],
                 misplaced[t]);
 
-  // Loads are uneven, and the busiest expert is what all wait for.
-  int most = 0;
-  for (int e = 0; e < E; ++e) most = std::max(most, first[e + 1] - first[e]);
+  // Loads are uneven, and all wait for the busiest expert.
+  const int most = *std::max_element(count.begin(), count.end());
   std::printf("\nthe busiest expert has %d rows, %.2f times the mean of %.1f\n", most,
               most * E / (1.0 * T * K), 1.0 * T * K / E);
   return back == right && descending != right && misplaced != right ? 0 : 1;

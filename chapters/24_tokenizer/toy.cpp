@@ -1,6 +1,6 @@
-// Byte pair encoding in one short file: merges are learned on one sentence, and then applied to
-// another. Encoding repeats the merges in the order in which they were learned; another order gives
-// other tokens.
+// Byte pair encoding in one short file: merges are learned on one sentence, and then applied to a
+// word. Encoding repeats the merges in the order in which they were learned. Taking the longest
+// token gives other tokens.
 //
 //   g++ -std=c++20 chapters/24_tokenizer/toy.cpp -o toy && ./toy
 
@@ -19,7 +19,7 @@ Tokens bytes(const std::string& text) {
   return tokens;
 }
 
-/// Every place where the two tokens of `pair` stand side by side, from the left, becomes one token.
+/// From the left: wherever the two tokens of `pair` stand side by side, they become one token.
 Tokens merged(const Tokens& tokens, const Pair& pair) {
   Tokens out;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -33,15 +33,14 @@ Tokens merged(const Tokens& tokens, const Pair& pair) {
   return out;
 }
 
-/// The merges, in the order in which they are learned: each time the pair that stands side by side
-/// most often. A tie goes to the pair that comes first in the alphabet.
-std::vector<Pair> train(const std::string& text, int count) {
-  Tokens tokens = bytes(text);
+/// Learns merges, and does them: each time the pair that stands side by side most often. A tie goes
+/// to the pair that comes first in the alphabet.
+std::vector<Pair> train(Tokens& tokens, int count) {
   std::vector<Pair> merges;
   for (int n = 0; n < count; ++n) {
     std::map<Pair, int> counts;
     for (size_t i = 0; i + 1 < tokens.size(); ++i)
-      // No token reaches over a blank: a word is encoded by itself, with the blank before it.
+      // A blank only begins a token: no pair crosses from one word to the next.
       if (tokens[i + 1][0] != ' ') ++counts[{tokens[i], tokens[i + 1]}];
     Pair best;
     int most = 0;
@@ -88,7 +87,8 @@ std::string shown(const Tokens& tokens) {
 
 int main() {
   const std::string sentence = "low lower lowest, new newer newest, the slow west";
-  const std::vector<Pair> merges = train(sentence, 8);
+  Tokens learned = bytes(sentence);
+  const std::vector<Pair> merges = train(learned, 8);
   const std::string text = " slower";
   const Tokens right = encode(text, merges), wrong = longest(text, merges);
   std::string decoded;
@@ -96,5 +96,5 @@ int main() {
   std::printf("\nencoded:        %s\nlongest first:  %s\n", shown(right).c_str(),
               shown(wrong).c_str());
   std::printf("decoded again: '%s'\n", decoded.c_str());
-  return decoded == text && right != wrong ? 0 : 1;
+  return decoded == text && right != wrong && encode(sentence, merges) == learned ? 0 : 1;
 }

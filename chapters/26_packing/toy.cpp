@@ -1,5 +1,5 @@
 // Packing in one short file: two documents in one row of eight tokens. Borders
-// (FlashAttention's cu_seqlens) keep them apart. Three errors each leave a loss that looks right.
+// (FlashAttention's cu_seqlens) keep them apart. Three errors change losses; the mean looks right.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/26_packing/toy.cpp -o toy && ./toy
 
@@ -17,14 +17,13 @@ float embed(int token, int position) {
   return std::sin(1.3F * static_cast<float>(token) + 0.4F * static_cast<float>(position));
 }
 
-/// What a row of tokens needs to know about its documents.
 struct Row {
   std::vector<int> tokens, targets;
-  std::vector<int> cu_seqlens{0};  // borders: where documents begin, and where the last one ends
+  std::vector<int> cu_seqlens{0};  // document d: positions cu_seqlens[d] to cu_seqlens[d + 1] - 1
 };
 
-/// Document d begins at cu_seqlens[d]. A document of n tokens has n - 1 positions: each but the
-/// last token is read, each but the first is a target.
+/// A document of n tokens takes n - 1 positions of a row: all tokens but the last are read, and all
+/// but the first are targets.
 Row pack(const std::vector<Document>& some) {
   Row row;
   for (const Document& d : some) {
@@ -37,7 +36,7 @@ Row pack(const std::vector<Document>& some) {
 
 enum class Error { None, Attends, Positions, Targets };
 
-/// The loss at each position: one head of attention over the document so far, and a softmax.
+/// The loss at each position: attention over the document so far, and a softmax.
 std::vector<float> losses(const Row& row, Error error = Error::None) {
   std::vector<float> all;
   for (size_t d = 0; d + 1 < row.cu_seqlens.size(); ++d) {
@@ -52,7 +51,7 @@ std::vector<float> losses(const Row& row, Error error = Error::None) {
         sum += weight;
         mean += weight * key;
       }
-      // Targets moved by one in the whole row: the last one of a document is of the next document.
+      // If targets are the row moved by one, a document's last one is from the next document.
       const bool crosses = error == Error::Targets && i + 1 == end && d + 2 < row.cu_seqlens.size();
       const int target = crosses ? row.tokens[end] : row.targets[i];
       float exps = 0;
@@ -88,7 +87,8 @@ int main() {
     }
     std::printf("   mean %.3f\n", mean);
   };
-  print("\neach document alone", alone);
+  std::printf("\nlosses\n");
+  print("each document alone", alone);
   print("packed", losses(row));
   for (const auto& [error, name] : {std::pair{Error::Attends, "no mask between documents"},
                                     std::pair{Error::Positions, "positions go on"},

@@ -1,5 +1,6 @@
 // A checkpoint in one short file: two ranks copy, write, vote and rename while training goes on,
-// and the machine stops at each line in turn. What a loader finds is one whole state, old or new.
+// and the machine stops after each operation in turn. What a loader finds is one whole state, old
+// or new. Three wrong ways each lose it.
 //
 //   g++ -std=c++20 chapters/28_async_checkpoint/toy.cpp -o toy && ./toy
 
@@ -13,12 +14,11 @@ constexpr int kRanks = 2;
 using State = std::array<int, kRanks>;  // one weight on each rank; after step s all of them are s
 struct Crash {};
 
-/// A disk. Each operation is one after which the machine may stop. (A real disk keeps nothing for
-/// sure before fsync. So a program syncs files and directory before it renames the link; here each
-/// write is on the disk at once.)
+/// A disk. The machine may stop before each operation. Here each write is on the disk at once; with
+/// a real one a program first syncs files and directory (fsync), and then renames the link.
 struct Disk {
   int left;                       // operations until the machine stops
-  std::string current = "step1";  // a link, which one rename changes as a whole
+  std::string current = "step1";  // a link to a directory; one rename changes it
   std::map<std::string, int> files{{"step1/rank0", 1}, {"step1/rank1", 1}};
 
   void count() {
@@ -38,14 +38,14 @@ std::string file(const std::string& directory, int rank) {
   return directory + "/rank" + std::to_string(rank);
 }
 
-/// Saves the state after step 2 while steps 3 and on change it. What can be wrong:
+/// Saves the state after step 2, while steps 3 and 4 change the weights. Wrong ways are in Error.
 enum class Error { None, NoCopy, InPlace, NoVote };
 void save(Disk& disk, State& weights, Error error, int full_rank) {
   const State copy = weights;  // training waits for this, and for nothing else
   const std::string directory = error == Error::InPlace ? "step1" : "step2";
   std::array<bool, kRanks> written{};
   for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank != full_rank) {  // this rank's disk has room
+    if (rank != full_rank) {  // else this rank's disk is full
       disk.write(file(directory, rank), error == Error::NoCopy ? weights[rank] : copy[rank]);
       written[rank] = true;
     }
@@ -71,11 +71,10 @@ bool whole(const Disk& disk, bool talk) {
   return found.size() == kRanks && found[0] == found[1] && (found[0] == 1 || found[0] == 2);
 }
 
-/// How many of the crashes leave what no loader can use. @param full_rank whose disk is full; -1:
-/// none
+/// How many of the stops leave what no loader can use. @param full_rank whose disk is full, or -1
 int losses(Error error, int full_rank, bool talk = false) {
   int lost = 0;
-  for (int crash = 0; crash <= kRanks + 1; ++crash) {
+  for (int crash = 0; crash <= kRanks + 1; ++crash) {  // the last one lets the save end
     Disk disk{crash};
     State weights{2, 2};
     try {
@@ -92,9 +91,9 @@ int main() {
   const int right = losses(Error::None, -1, true) + losses(Error::None, 1);
   const int no_copy = losses(Error::NoCopy, -1), in_place = losses(Error::InPlace, -1);
   const int no_vote = losses(Error::NoVote, 1);
-  std::printf("\nlost states: %d as above, with a full disk on rank 1, too\n", right);
-  std::printf("weights written as they are by then:          %d\n", no_copy);
-  std::printf("written over the old state:                   %d\n", in_place);
-  std::printf("renamed without a vote, rank 1's disk full:   %d\n", no_vote);
+  std::printf("\nlost states as above, and with rank 1's disk full: %d\n", right);
+  std::printf("without a copy, weights as they are by then:   %d\n", no_copy);
+  std::printf("written over the old state:                    %d\n", in_place);
+  std::printf("renamed without a vote, rank 1's disk full:    %d\n", no_vote);
   return right == 0 && no_copy > 0 && in_place > 0 && no_vote > 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // Hybrid sharding (HSDP) in one short file: four ranks as two replicas of two shards. A layer is
-// gathered inside a replica, over the fast link; gradients are summed inside first and then across.
+// gathered inside a replica, and gradients are summed inside first and then across replicas. Each
+// machine has two ranks, so with two replicas little crosses the slow link between machines.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/30_hsdp/toy.cpp -o toy && ./toy
 
@@ -10,7 +11,7 @@
 constexpr int kRanks = 4, D = 8;  // ranks, with a sequence each; weights
 using Whole = std::array<float, D>;
 
-/// The gradient of sequence b: any function of all weights.
+/// Stands for forward and backward of sequence b: some function of all weights.
 Whole gradient(const Whole& w, int b, int step) {
   Whole g;
   for (int i = 0; i < D; ++i) {
@@ -20,7 +21,7 @@ Whole gradient(const Whole& w, int b, int step) {
   return g;
 }
 
-/// The sum over a power of two of numbers: neighbors join, then pairs of them.
+/// The sum of 1, 2, 4, ... numbers as a tree: neighbors join, then pairs of them.
 float tree(std::vector<float> level) {
   for (; level.size() > 1; level.resize(level.size() / 2))
     for (size_t k = 0; k < level.size() / 2; ++k) level[k] = level[2 * k] + level[2 * k + 1];
@@ -29,39 +30,39 @@ float tree(std::vector<float> level) {
 
 struct Result {
   Whole w{};
-  int held = 0, near = 0, far = 0;  // weights that a rank holds; numbers it sends in a step
+  int held = 0;                // weights that a rank holds
+  int inside = 0, across = 0;  // numbers that it sends in a step: in its replica, between replicas
   bool replicas_agree = true;
 };
 
 /// R replicas of S = 4 / R shards. Rank r is shard r % S of replica r / S.
-/// @param across false: the mistake that replicas never sum
-Result train(int R, bool across = true) {
+/// @param sum_replicas false: the mistake that replicas never sum
+Result train(int R, bool sum_replicas = true) {
   const int S = kRanks / R, chunk = D / S;
   std::vector<std::vector<float>> shard(kRanks, std::vector<float>(chunk));
   Result result;
   result.held = chunk;
+  result.inside = 2 * (S - 1) * chunk;      // all-gather and reduce-scatter of the model
+  result.across = 2 * chunk * (R - 1) / R;  // all-reduce of one chunk, not of the model
   for (int step = 0; step < 4; ++step) {
-    result.near = result.far = 0;
     std::vector<Whole> w(kRanks), g(kRanks);
     for (int r = 0; r < kRanks; ++r) {
       for (int i = 0; i < D; ++i) w[r][i] = shard[r / S * S + i / chunk][i % chunk];  // all-gather
       g[r] = gradient(w[r], r, step);
     }
-    result.near += (S - 1) * chunk;
     for (int i = 0; i < D; ++i) {
       // Reduce-scatter inside: in each replica the owner of weight i gets the sum of its ranks.
       std::vector<float> sums;
       for (int replica = 0; replica < R; ++replica) {
-        std::vector<float> inside;
-        for (int s = 0; s < S; ++s) inside.push_back(g[replica * S + s][i]);
-        sums.push_back(tree(inside));
+        std::vector<float> gradients;
+        for (int s = 0; s < S; ++s) gradients.push_back(g[replica * S + s][i]);
+        sums.push_back(tree(gradients));
       }
-      // All-reduce across: the owners of weight i, one in each replica. The rest of the tree.
+      // All-reduce across: the owners of weight i, one in each replica, add the rest of the tree.
       for (int replica = 0; replica < R; ++replica)
-        shard[replica * S + i / chunk][i % chunk] -= 0.1F * (across ? tree(sums) : sums[replica]);
+        shard[replica * S + i / chunk][i % chunk] -=
+            0.1F * (sum_replicas ? tree(sums) : sums[replica]);
     }
-    result.near += (S - 1) * chunk;
-    result.far += 2 * chunk * (R - 1) / R;  // a chunk, not the model
   }
   for (int i = 0; i < D; ++i) result.w[i] = shard[i / chunk][i % chunk];
   for (int r = S; r < kRanks; ++r)
@@ -71,18 +72,20 @@ Result train(int R, bool across = true) {
 
 int main() {
   std::printf(
-      "ranks 0 1 | 2 3 are two replicas; ranks 0 2 have one shard, ranks 1 3 the other\n\n");
+      "2 x 2: ranks 0 1 | 2 3 are the replicas; ranks 0 2 have one shard, ranks 1 3 the "
+      "other.\n\n");
   std::printf("replicas x shards   weights held   sent inside   sent across   weight 0\n");
   const Result one = train(1);
   bool same = true;
   for (const int R : {1, 2, 4}) {
     const Result result = train(R);
-    std::printf("%d x %d   %22d   %11d   %11d   %.9f\n", R, kRanks / R, result.held, result.near,
-                result.far, result.w[0]);
+    std::printf("%d x %d   %22d   %11d   %11d   %.9f\n", R, kRanks / R, result.held, result.inside,
+                result.across, result.w[0]);
     same = same && result.w == one.w && result.replicas_agree;
   }
   std::printf(
-      "1 x 4 is ZeRO-3: its one group spans all machines. 4 x 1 is plain data parallelism.\n");
+      "1 x 4 is ZeRO-3: its one replica spans both machines, and so what it sends inside crosses\n"
+      "them, too. 4 x 1 is plain data parallelism.\n");
   const Result wrong = train(2, false);
   std::printf("replicas that never sum: weight 0 is %.9f, replicas %s\n", wrong.w[0],
               wrong.replicas_agree ? "agree" : "drift apart");
