@@ -1,6 +1,6 @@
 // Recomputation in one short file: a chain of 16 layers keeps the input of every k-th layer, and
-// computes the others again during backward. The gradients are equal to the last bit, as long as
-// it is computed again with the same weights.
+// computes the others again during backward. The gradients are equal to the last bit, unless the
+// weights move in between.
 //
 //   g++ -std=c++20 chapters/06_checkpointing/toy.cpp -o toy && ./toy
 

@@ -76,7 +76,7 @@ struct Fsdp {
       }
       for (int l = 0; l < L; ++l)
         for (int i = 0; i < D; ++i) shards[l][i] -= 0.1F * g[l][i];  // rank i, its own weights
-      if (forget) in_buffer = -1;                                    // what was gathered is old now
+      if (forget) in_buffer = -1;                                    // old now
     }
   }
 };

@@ -66,7 +66,8 @@ Stage stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back, bool
   while (next < p - s - 1 && next < m) forward(next++);
   for (int k = 0; k < m; ++k) {
     if (next < m) forward(next++);
-    if (!newest) std::printf("stage %d: backward of %d, %zu in flight\n", s, k, in_flight.size());
+    if (!newest)
+      std::printf("stage %d: backward of micro-batch %d, %zu in flight\n", s, k, in_flight.size());
     backward();
   }
   return result;
