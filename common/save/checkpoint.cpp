@@ -206,6 +206,7 @@ void SmallStates::commit(Generation& generation, const FileSum& weights, const F
   manifest_.files = {{kWeightsFile, weights}, {kOptimizerFile, optimizer}};
   manifest_.write(generation.path());  // the last file: what has it is whole
   generation.publish();
+  generation.drop_links();
 }
 
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,

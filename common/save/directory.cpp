@@ -185,6 +185,7 @@ void SaveDirectory::remove_leftovers() const {
 
 void SaveDirectory::remove_old() const {
   const std::string current = target(path_ / kCurrent);
+  if (current.empty()) return;  // the disk does not say which one stays
   std::vector<std::string> others = whole_in(path_);
   // Those with more steps than `current` are of a run that was given up: they go first.
   std::ranges::rotate(others, std::ranges::find(others, current));
@@ -210,7 +211,20 @@ Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
 bool Generation::is_current() const { return target(home_.path_ / kCurrent) == path_.filename(); }
 
 Generation::~Generation() {
-  if (!is_current()) remove_generation(path_);
+  std::error_code error;
+  const fs::path current = fs::read_symlink(home_.path_ / kCurrent, error);
+  const bool none = error == std::errc::no_such_file_or_directory;
+  // If the disk does not say which one is current, it may be this one.
+  if (none || (!error && current != path_.filename())) remove_generation(path_);
+}
+
+void Generation::drop_links() const {
+  for (const std::string& name : names_in(home_.path_)) {
+    std::error_code ignored;
+    const bool lacks = fs::symlink_status(path_ / name, ignored).type() == fs::file_type::not_found;
+    const fs::path link = home_.path_ / name;
+    if (lacks && is_linked(name) && target(link) == target_of(name)) fs::remove(link, ignored);
+  }
 }
 
 void Generation::publish() {

@@ -45,7 +45,7 @@ TEST_P(RanksTraffic, OfASkippedStep) {
   ASSERT_EQ(got["extra"]["loss_scale"]["skipped"], 1);
   const auto& traffic = got["extra"]["traffic"];
   const bool ends_early = GetParam().gathers_after_update;
-  EXPECT_EQ(traffic["predicted"], ends_early ? nlohmann::json() : traffic["measured"]);
+  EXPECT_TRUE(traffic["predicted"].is_null()) << "of a step that was skipped";
   if (ends_early) {
     EXPECT_EQ(traffic["measured"], 4 * parameters(2, 2) / 2);
   }
