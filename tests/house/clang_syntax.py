@@ -40,8 +40,9 @@ def compiled(*words):
     """What Clang says against it; "": nothing."""
     # omp.h lies where GCC keeps it: after Clang's own headers.
     gcc = subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True).stdout.strip()
-    run = subprocess.run([CLANG, *words, f"-idirafter{gcc}", "-ferror-limit=3", "-fno-caret-diagnostics",
-                          "-Wno-pragma-system-header-outside-header"], capture_output=True, text=True)
+    # GCC's omp.h says of an attribute what Clang does not know.
+    run = subprocess.run([CLANG, *words, f"-idirafter{gcc}", "-D__malloc__(...)=", "-ferror-limit=3",
+                          "-fno-caret-diagnostics", "-Wno-pragma-system-header-outside-header"], capture_output=True, text=True)
     return run.stderr if run.returncode else ""
 
 
@@ -58,7 +59,7 @@ class Headers:
         key = (header, *(word for word in flags if not word.startswith(("-D", "-I"))))
         if key not in self.made:
             name = self.folder / f"{len(self.made)}.pch"
-            said = compiled("-x", "c++-header", *flags, header, "-o", str(name))
+            said = compiled(*flags, "-x", "c++-header", header, "-o", str(name))  # of two -x the last counts
             self.made[key] = ["-include", header] if said else ["-include-pch", str(name)]
         return self.made[key]
 
