@@ -3,7 +3,7 @@
 
 Markdown: $...$, $$...$$ and ```math become Doxygen's formulas, links and images are told from the
 root of the project, and a heading gets the anchor that GitHub gives it. A link to what is no page of
-the site becomes plain text. Headers: the first comment, which says what the file is for, becomes the
+the site becomes plain text, and a diff has colors. Headers: the first comment, which says what the file is for, becomes the
 file's documentation, and indented formulas stay as they are set.
 """
 
@@ -32,6 +32,17 @@ ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
 # In code Doxygen takes a "'" like this for the end of a quotation that "`" began. And it looks for the
 # other of two '"', even behind the code.
 QUOTE = re.compile(r"'(?!\w)")
+
+
+TITLE = re.compile(r"\A# (.+)$", re.MULTILINE)
+DIFF = re.compile(r" *```diff\n(.*)\n *```", re.DOTALL)
+COLORS = {"+": "added", "-": "removed", "@": "place"}
+
+
+def diff(text):
+    """A diff whose lines have a class, from which docs/site.css makes colors."""
+    lines = (f'<span class="{COLORS.get(line[:1], "context")}">{html.escape(line)}</span>' for line in text.split("\n"))
+    return '\\htmlonly<pre class="diff">' + "\n".join(lines) + "</pre>\\endhtmlonly"
 
 
 def formulas(text):
@@ -85,6 +96,8 @@ def links(text, page):
 
 
 def markdown(text, page):
+    if is_page(page) and page != "README.md":  # the first page has a name of its own
+        text = TITLE.sub(rf"# \1 {{#{label(page, 'page')}}}", text)
     text = BOLD_CODE.sub(r"<b>\1</b>", headings(text, page))
     pieces = CODE.split(text)  # prose, code, prose, ...
     for i, piece in enumerate(pieces):
@@ -92,6 +105,8 @@ def markdown(text, page):
             pieces[i] = formulas(links(QUOTED_LIST.sub("", piece), page))
         elif math := MATH_BLOCK.fullmatch(piece):
             pieces[i] = rf"\f[{math[1]}\f]"
+        elif lines := DIFF.fullmatch(piece):
+            pieces[i] = diff(lines[1])
         elif "\n" not in piece:
             pieces[i] = QUOTE.sub("’", piece if piece.count('"') % 2 == 0 else piece.replace('"', "”"))
     return "".join(pieces)
