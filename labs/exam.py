@@ -172,7 +172,7 @@ SYSTEMS = [
     ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
     ("12", "GPipe on {p} stages: how many micro-batches does it need at least to idle less than {percent} percent?", lambda p, percent, **_: fewest_micros(p, percent / 100)),
     ("13", "How many blocks multiply as much as a head of {V} rows, at {C} channels?", lambda C, V, **_: head_in_blocks(C, V)),
-    ("20", "{cp} ranks share a sequence of {T} tokens by ring, {C} channels, {groups} of {heads} heads of keys, BF16. How many bytes does a rank send in forward of a layer?", lambda T, C, groups, heads, cp, **_: ring_sent(T, C, groups / heads, cp, 2)),
+    ("20", "{cp} ranks split a sequence of {T} tokens by ring, {C} channels, {groups} of {heads} heads of keys, BF16. How many bytes does a rank send in forward of a layer?", lambda T, C, groups, heads, cp, **_: ring_sent(T, C, groups / heads, cp, 2)),
     ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
 ]
 

@@ -6,8 +6,8 @@
 #             1, 2 and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
 #             precision; chapters 14, 17, 19, 21 and 26, which know one rank, with 1, 2 and 4
 #             micro-steps; chapters 27 to 30 as they feed, save and watch a run, and 30 with every
-#             number of replicas; chapter 20 with ranks that share each sequence, at every degree in
-#             every way; and chapter 22 with ranks that share experts, at every degree, against 21 on
+#             number of replicas; chapter 20 with ranks that split each sequence, at every degree in
+#             every way; and chapter 22 with ranks that split experts, at every degree, against 21 on
 #             one rank
 #   model     chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #             recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too

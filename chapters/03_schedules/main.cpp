@@ -38,10 +38,11 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// One rank holds the whole model and the whole batch.
+/// This program holds the whole model and the whole batch.
 struct Layout {
   const Options& o;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, sequences of a step
@@ -71,7 +72,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.batch);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.batch);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -82,6 +83,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = 4 * P;
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch_bytes(o.run);
   return bytes;

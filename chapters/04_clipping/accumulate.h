@@ -9,6 +9,9 @@
 // An even micro-step writes a fresh buffer, and an odd one adds to it. Then full levels are merged.
 // This takes floor(log2(GA + 1)) buffers. `--accumulate running` adds everything into one buffer,
 // as most programs do. It takes less memory, but the sum then depends on how the batch is cut.
+//
+// Until chapter 07 read only AccumulateOptions, TreeCounter, and of GradTree what the box above it
+// shows. join(), close() and sum() are for chapters that send gradients during backward.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +30,7 @@
 namespace ladder {
 
 enum class AccumulateMode : uint8_t { Tree, Running };
+// The argument only says whose names these are (common/names.h).
 constexpr auto names_of(AccumulateMode) { return std::array{"tree", "running"}; }
 
 struct AccumulateOptions {
@@ -71,7 +75,7 @@ class TreeCounter {
  public:
   explicit TreeCounter(bool running = false) : running_(running) {}
 
-  /// Buffers that `parts` parts of a tree take.
+  /// Buffers that `parts` parts of a tree take: floor(log2(parts + 1)).
   static int64_t buffers(int64_t parts) {
     return std::bit_width(static_cast<uint64_t>(parts) + 1) - 1;
   }
@@ -90,15 +94,17 @@ class TreeCounter {
   /// all levels. It may be called once for each piece of the buffers, as GradTree::join() does.
   template <class Join>
   void join(int64_t k, int64_t n, Join&& join) const {
-    for (size_t i = 0; i < full(k, n); ++i) join(top_ - i - 1, top_ - i);
+    for (size_t i = 0; i < joins_after(k, n); ++i) join(top_ - i - 1, top_ - i);
   }
   /// Ends part k of n. From here on, what join() has joined counts as one buffer.
-  void end(int64_t k, int64_t n) { top_ -= full(k, n); }
+  void end(int64_t k, int64_t n) { top_ -= joins_after(k, n); }
 
  private:
-  /// k + 1 parts are done. As in a binary counter, each trailing zero of k + 1 is a full level. The
-  /// lowest level needs no join, because an odd part is added into its buffer.
-  size_t full(int64_t k, int64_t n) const {
+  /// How many levels are full when k + 1 parts are done. As in a binary counter, each trailing zero
+  /// of k + 1 is a full level. The lowest level needs no join, because an odd part is added into
+  /// its buffer. For k = 0, 1, 2, ... 7 these are 0 0 0 1 0 0 0 2; after the last part, all that
+  /// are left.
+  size_t joins_after(int64_t k, int64_t n) const {
     if (running_) return 0;
     if (k + 1 == n) return top_;
     return static_cast<size_t>(std::max(1, std::countr_zero(static_cast<uint64_t>(k) + 1)) - 1);
@@ -110,6 +116,12 @@ class TreeCounter {
 };
 
 /// The gradient buffers of a step. It knows which of them micro-step k works on.
+///
+///   for each k of GA:
+///     grads.begin(k);
+///     backward(... grads.view(), grads.into());   writes the buffer of micro-step k, or adds to it
+///     grads.end(ctx, k, GA);                      joins what is full
+///   Tensor sum = grads.finish(ctx);               of the whole batch
 class GradTree {
  public:
   /// @param steps GA, the micro-steps of a step
@@ -149,9 +161,9 @@ class GradTree {
     for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// end() in two steps, for chapters that send gradients during backward: join() for each section
-  /// of the flat buffer (the embeddings, a block, or the head), as soon as its gradients of this
-  /// micro-batch are there, then close().
+  /// From chapter 07 on: end() in two steps, for chapters that send gradients during backward:
+  /// join() for each section of the flat buffer (the embeddings, a block, or the head), as soon as
+  /// its gradients of this micro-batch are there, then close().
   void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
     const Range elements = layout_.section(s);
     const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
@@ -168,9 +180,9 @@ class GradTree {
   Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  /// Of parameters, and of gradients: these have a second place if the head is tied. The head's
-  /// part and the embedding's are summed over micro-steps each by itself, and added once at the
-  /// end.
+  /// Of parameters, and of gradients. The two are the same unless the head is tied: then gradients
+  /// have a second place for it. The head's gradient and the embedding's are summed over
+  /// micro-steps each by itself, and added once at the end.
   ParamLayout params_, layout_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;

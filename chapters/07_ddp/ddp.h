@@ -74,7 +74,8 @@ struct DdpOptions {
   }
 };
 
-/// The communication stream for --ddp and --reduction. @param elements of the largest reduction
+/// The communication stream for --ddp and --reduction.
+/// @param elements of the largest message: what arrives of it needs memory until it is added
 inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                                    const DdpOptions& options, int64_t elements) {
   return {arena, ctx, comm, run, options.reduction, elements, options.beside(comm.size())};
@@ -89,9 +90,6 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
 /// Sums gradients over ranks, one message after the other.
 class Ddp {
  public:
-  /// layout.grads() is `layout`, but the last section is longer if the head is tied: it has room
-  /// for the head's gradient, which is complete long before that of the embedding, to which it is
-  /// added at the end.
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 
@@ -103,7 +101,7 @@ class Ddp {
     return most;
   }
 
-  /// Call it when backward no longer needs section s of `grads`. If the communication stream has a
+  /// Call it when the gradients of section s are complete. If the communication stream has a
   /// thread, this starts the messages that are then complete. grads F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     if (comm_stream_.is_beside()) start(grads, layout_.section(s).begin);
@@ -132,6 +130,8 @@ class Ddp {
       }
       return all;
     }
+    // Sections 5, 4, 3 of 3, 9 and 2 MiB with a limit of 8: {5, 4} and then {3}. A bucket takes
+    // sections until it has reached the limit, so it may be far above, and cuts none.
     const double least = options.bucket_mb * (1 << 20) / 4;
     for (int64_t s = layout.sections(); s-- > 0;) {
       const bool open = !all.empty() && static_cast<double>(all.back().size()) < least;
@@ -141,7 +141,9 @@ class Ddp {
     return all;
   }
 
-  /// Starts all messages that are not started yet and whose elements lie from `begin` on.
+  /// Starts all messages that are not started yet and whose elements lie from `begin` on. Backward
+  /// goes down the buffer, so from the beginning of the section that it has just left on, all
+  /// gradients are complete.
   void start(Tensor grads, int64_t begin) {
     if (comm_stream_.size() == 1) return;
     for (; next_ < messages_.size() && messages_[next_].begin >= begin; ++next_) {
@@ -171,8 +173,8 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 }
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. From chapter 08 on a step that skips its update does not gather weights: nothing is
-/// predicted of it.
+/// none. Of a step that skipped its update nothing is predicted: it does not send weights, which
+/// chapters from 08 on do.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();

@@ -41,7 +41,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("07_ddp: ranks that share the batch")
+  CommandLine("07_ddp: ranks that split the batch")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp);
   return o;
@@ -53,6 +53,7 @@ Options parse_options(int argc, char** argv) {
 struct Layout {
   const Options& o;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, sequences of a step
@@ -94,7 +95,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -106,6 +107,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
@@ -184,7 +186,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 }
 
 /// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
-/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
+/// as in chapter 04. Only after the last micro-step the sum goes to the other ranks (PyTorch's
+/// no_sync() in all others).
 void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   m.grads.join(m.ctx, k, GA, s);
   if (k + 1 == GA) m.ddp.ready(m.grads.sum(), s);
@@ -201,7 +204,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  section_done(m, L + 1, k, GA);
+  section_done(m, L + 1, k, GA);  // the head's section; block l has l + 1, the embedding 0
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
@@ -255,7 +258,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.ddp.finish(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
+  m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

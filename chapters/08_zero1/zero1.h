@@ -39,10 +39,14 @@ inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
         ranks);
 }
 
-/// Like Weights (chapter 05), but a rank has only its own chunks of the master.
+/// Like Weights (chapter 05), but a rank has only its own chunks of the master:
+///
+///              compute         master
+///     fp32     F32, whole      the same buffer; after an update only this rank's chunks are new
+///     bf16     BF16, whole     F32, a Shard: this rank's chunks and no others
 struct ShardedWeights {
   Tensor compute;  ///< PrecisionOptions::dtype() (layout.size())
-  Flat master;     ///< F32, a Shard; with fp32 it is compute itself
+  Flat master;     ///< F32
   bool round_master;
 
   ShardedWeights(Arena& arena, const ParamLayout& layout, const ParamLayout& shard,
@@ -80,8 +84,12 @@ class Zero1 {
         bucket_(options.bucket_mb * (1 << 20) / 4),
         next_(layout.sections()) {}
 
-  /// Call it when backward no longer needs section s of `grads`. If the communication stream has a
-  /// thread, and at least --bucket-mb of gradients are complete, this starts to reduce them.
+  /// Call it when the gradients of section s are complete. If the communication stream has a
+  /// thread, and at least --bucket-mb of gradients wait, this starts to reduce them:
+  ///
+  ///   | 0 | 1 | ... | s | ... | next_ - 1 | next_ | ... |
+  ///     not complete   waiting: s on        started
+  ///
   /// grads F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;

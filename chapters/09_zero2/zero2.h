@@ -130,7 +130,8 @@ class ShardedGrads {
   /// Backward has written section s. Its chunks go to their ranks; this rank's chunk goes to the
   /// sum.
   void end_section(int64_t s) {
-    // The job has a copy of the sum's state: when it runs, this rank may be a micro-step ahead.
+    // The job has a copy of the sum's state, of k and of the buffer that it adds to: when it runs,
+    // this rank may be a micro-step ahead.
     rooms_[turn_].reduced =
         stream_of(s).run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
           const Chunks chunks = chunks_of(section, reducer);
@@ -156,8 +157,8 @@ class ShardedGrads {
   Shard finish(const Ctx& ctx) { return join_tied_head(ctx, params_, sum(ctx)); }
 
  protected:
-  /// Sums section s over the ranks that have chunks of it: here one stream for all sections.
-  /// Chapter 22 overrides it, because fewer ranks have the same experts.
+  /// The stream that sums section s, over the ranks that have chunks of it: here one for all
+  /// sections. Virtual for chapter 22 alone, where fewer ranks have the same experts.
   virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:

@@ -5,11 +5,11 @@
 // before, and a later section uses the same room again. With a second room, the next section is on
 // its way while this one computes:
 //
-//   forward    gather embed, gather 0 | embed; gather 1 | block 0; gather 2 | block 1; ...
-//   backward   head; gather L - 2 | block L - 1; gather L - 3 | block L - 2; ...
+//   gathers    embed | block 0 | block 1 | block 2 | ...          block L-2   | block L-3   | ...
+//   forward            embed   | block 0 | block 1 | ... backward block L-1   | block L-2   | ...
 //
-// No section has a room of its own. A new section takes the room that was used longest ago. So
-// block L - 1 is still there when backward begins with it.
+// No section has a room of its own. A new section takes the room that was used longest ago (LRU).
+// So block L - 1 is still there when backward begins with it, and gathers block L - 2 meanwhile.
 //
 // A micro-step gathers about 2 P and reduces P. GA micro-steps send 3 GA P, where stage 1 sends 2 P
 // and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a room of its own,
@@ -94,7 +94,8 @@ class Rooms {
   int64_t clock_ = 0;
 };
 
-/// Weights (chapter 05) of a shard.
+/// Weights (chapter 05) of a shard. `master` and `compute` are the buffers of `flat` as Shards, so
+/// that no function takes a shard for a whole buffer.
 struct ShardWeights {
   Weights flat;
   Shard master{flat.master}, compute{flat.compute};
@@ -116,7 +117,8 @@ class GatheredParams {
         rooms_(options.rooms(layout)),
         states_(static_cast<size_t>(options.rooms(layout))) {
     for (size_t i = 0; i < states_.size(); ++i) {
-      // Empty rooms are taken in order, and forward uses sections in order: i gets room i.
+      // Empty rooms are taken in order (of equally old ones find() takes the first), and forward
+      // uses sections in order: section i gets room i.
       const int64_t n = options.reshard == 1 ? layout.largest_section()
                                              : layout.section(static_cast<int64_t>(i)).size();
       states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.tensor.dtype, {n});
@@ -163,7 +165,7 @@ class GatheredParams {
     const auto [room, there] = rooms_.use(s);
     if (there) return room;
     State& state = states_[room];
-    state.gathered.wait();
+    state.gathered.wait();  // of a section that was gathered ahead and then not used
     state.in_view = false;
     const Tensor whole = section(room, s), own = shard_->section_of(own_, s);
     state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
@@ -187,8 +189,8 @@ class GatheredParams {
 /// The section that backward uses first after block l; 0: none.
 inline int64_t section_after(const Recompute& recompute, int64_t l) {
   if (l == 0) return 0;
-  const Range run = recompute.segment_before(l - 1);
-  return run.size() > 0 ? run.begin + 1 : l;
+  const Range segment = recompute.segment_before(l - 1);
+  return segment.size() > 0 ? segment.begin + 1 : l;  // block b is section b + 1
 }
 
 /// The sections that a micro-step uses, in order: in forward, then in recomputation and backward.

@@ -1,4 +1,4 @@
-// 11_tensor_parallel: ranks share each layer: heads, columns of the MLP, the vocabulary.
+// 11_tensor_parallel: ranks split each layer: heads, columns of the MLP, the vocabulary.
 // Between the parts of a block they exchange activations: f before what they share, g behind it.
 
 #include "chapters/02_adamw/optimizer.h"
@@ -42,7 +42,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("11_tensor_parallel: ranks that share each layer")
+  CommandLine("11_tensor_parallel: ranks that split each layer")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.tp);
   o.run.set_ranks(o.tp.tp);
@@ -56,8 +56,9 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
-  /// Ranks that share each layer.
+  /// Ranks that split each layer.
   int64_t tp = o.tp.degree(gpt, o.run.ranks);
   /// This rank's part of each tensor.
   ParamLayout params{gpt, /*shards=*/1, {rank, tp}};
@@ -97,7 +98,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -109,6 +110,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);

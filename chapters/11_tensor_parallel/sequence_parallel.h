@@ -1,4 +1,4 @@
-// Sequence parallelism: ranks that share each layer also share what lies between the layers
+// Sequence parallelism: ranks that split each layer also split what lies between the layers
 // (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 // arXiv 2205.05198).
 //
@@ -31,7 +31,7 @@ inline int64_t norm_gradients(const GptConfig& gpt) { return gpt.norm == Norm::L
 /// How ranks exchange the tokens of sequences, and gradients of which each rank has a part.
 class SequenceParallel {
  public:
-  /// @param group the ranks that share each sequence, in the order of its positions
+  /// @param group the ranks that split each sequence, in the order of its positions
   /// @param micro the most sequences of a micro-batch
   SequenceParallel(Arena& arena, const Ctx& ctx, Comm& group, const GptConfig& gpt, Dtype dtype,
                    int64_t micro)

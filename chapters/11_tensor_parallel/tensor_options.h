@@ -21,7 +21,7 @@ struct TensorParallelOptions {
   void add_to(CommandLine& line) {
     line.group("11_tensor_parallel");
     line.add("--tp", tp,
-             "ranks that share each layer: 1, 2, 4 or 8; 0: all, or 1 if there are other axes");
+             "ranks that split each layer: 1, 2, 4 or 8; 0: all, or 1 if there are other axes");
     line.add("--sequence-parallel", sequence_parallel,
              "they share what lies between the layers, too, by positions of each sequence");
   }
@@ -31,7 +31,7 @@ struct TensorParallelOptions {
     if (tp < 0 || tp > kLeaves) throw UserError("--tp {}: legal are 1, 2, 4, 8, and 0", tp);
   }
 
-  /// Ranks that share each layer, of `ranks` in all.
+  /// Ranks that split each layer, of `ranks` in all.
   /// @throws UserError if they cannot, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
@@ -45,12 +45,12 @@ struct TensorParallelOptions {
           legal_degrees(kLeaves, [&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
       throw UserError(
-          "--tp {} with {} ranks: all of them share each layer; legal are --tp {}, or 0", t, ranks,
+          "--tp {} with {} ranks: all of them split each layer; legal are --tp {}, or 0", t, ranks,
           ranks);
     return t;
   }
 
-  /// How many of the t ranks that share each layer also share each sequence: all of them, or 1.
+  /// How many of the t ranks that split each layer also split each sequence: all of them, or 1.
   /// @throws UserError that names what is legal, if they cannot
   int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
     if (!sequence_parallel) return 1;

@@ -1,4 +1,4 @@
-// Tensor parallelism: ranks share each layer (Shoeybi et al., "Megatron-LM", arXiv 1909.08053).
+// Tensor parallelism: ranks split each layer (Shoeybi et al., "Megatron-LM", arXiv 1909.08053).
 //
 // A rank has some of the attention heads and some of the MLP's channels. To compute these, it needs
 // no other rank. The projection that follows reads the channels of all ranks, so its product is a
@@ -46,11 +46,11 @@ inline GptConfig with_own_vocab(const ParamLayout& params) {
   return gpt;
 }
 
-/// What the ranks that share each layer exchange.
+/// What the ranks that split each layer exchange.
 class TensorParallel {
  public:
   /// @param ctx    its `leaves` are those of a rank's part of a sum: kLeaves / comm.size()
-  /// @param comm   ranks that share each layer, in the order of their parts
+  /// @param comm   ranks that split each layer, in the order of their parts
   /// @param params what this rank has of the model
   /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
@@ -87,7 +87,7 @@ class TensorParallel {
     if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  // In the shapes below, s is the number of ranks that share a sequence: tp or 1.
+  // In the shapes below, s is the number of ranks that split a sequence: tp or 1.
 
   /// Where a shared part writes this rank's summand of x (n,T/s,C): what this rank adds to the sum
   /// over ranks. It has shape (n,T,C), and is valid until f or g has summed it.

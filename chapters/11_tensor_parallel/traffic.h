@@ -11,7 +11,7 @@
 
 namespace ladder {
 
-/// The layers that ranks share: those of a whole model, or of a stage of a pipeline.
+/// The layers that ranks split: those of a whole model, or of a stage of a pipeline.
 struct SharedLayers {
   int64_t blocks;
   int64_t again;  ///< blocks that are computed again in backward

@@ -30,7 +30,7 @@ class Mailbox {
     const size_t i = next_++ % kMailbox;
     pending_[i].wait();
     const Tensor out = buffers_[i].first(x.dim(0));
-    ctx_.kernels->cast(ctx_, out, x);
+    ctx_.kernels->cast(ctx_, out, x);  // a copy
     pending_[i] = group_->isend(out, neighbor(step_));
   }
   void recv(Tensor x) { group_->recv(x, neighbor(-step_)); }

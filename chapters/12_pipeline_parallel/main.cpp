@@ -1,4 +1,4 @@
-// 12_pipeline_parallel: ranks share the layers. Micro-batches follow one another through the
+// 12_pipeline_parallel: ranks split the layers. Micro-batches follow one another through the
 // stages, in the order of a schedule.
 
 #include "chapters/02_adamw/optimizer.h"
@@ -43,7 +43,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("12_pipeline_parallel: ranks that share the layers")
+  CommandLine("12_pipeline_parallel: ranks that split the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.pp);
   o.run.set_ranks(o.pp.pp);
@@ -57,6 +57,7 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
@@ -96,7 +97,7 @@ struct Memory {
   // (B): a loss for each sequence, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro};
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -107,6 +108,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = (8 * T + 4) * layout.batch;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
@@ -190,6 +192,8 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
 
 /// Gradients of the input of block l of the part, and of all activations inside the block: d.read2
 /// and d.read1 are those of what mlp and attn have read, d.mid is that of the stream between them.
+/// (In chapter 06 d.branch was both, one after the other, and d.stream was d.mid in between. Here
+/// backward_weight() may come later, so each needs a place of its own.)
 void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, int64_t l) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);

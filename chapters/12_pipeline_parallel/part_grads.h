@@ -19,7 +19,7 @@
 namespace ladder {
 
 /// Gradients of activations of one block, which its weight gradients read. In shapes s is the
-/// number of ranks that share each sequence: here 1, in chapter 13 perhaps more.
+/// number of ranks that split each sequence: here 1, in chapter 13 perhaps more.
 struct BlockGrads {
   Tensor mid;           ///< (B,T/s,C), of the stream between both branches
   Tensor read1, read2;  ///< (B,T/s,C), of the inputs of attn and mlp
@@ -34,7 +34,8 @@ struct PartGrads {
   Tensor norm;  ///< (B,T/s,C), of the input of a norm
   Tensor head;  ///< (B,T/s,C), of the input of the head
 
-  /// The gradient of block l's input. l = L: of the last block's output.
+  /// The gradient of block l's input. l = L: of the last block's output. There are as many buffers
+  /// as alloc_part_grads() has made: one for each, or two that blocks take in turn.
   const Tensor& stream(size_t l) const { return streams[l % streams.size()]; }
   const BlockGrads& block(size_t l) const { return blocks[l % blocks.size()]; }
 

@@ -28,7 +28,13 @@
 //                on every stage (arXiv 2401.10241)
 //
 // All four are one loop: some forwards ahead, then one forward and one backward in turn. They
-// differ in how many forwards are ahead. In zb-h1, W also comes s backwards late on stage s.
+// differ in how many forwards are ahead. In zb-h1, W also comes s backwards late on stage s: the
+// later a stage is, the fewer micro-batches wait on it for their I, so the more may wait for their
+// W. With four stages, in the steady part:
+//
+//   stage 0   F3 I0 W0 F4 I1 W1      3 forwards ahead, none waits for W
+//   stage 1   F3 I1 W0 F4 I2 W1      2 ahead, 1 waits
+//   stage 3   F3 I3 W0 F4 I4 W1      none ahead, 3 wait
 #pragma once
 
 #include <algorithm>
@@ -140,6 +146,8 @@ inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
 
 /// The k-th forward or backward of any stage. p micro-batches go through one chunk before they go
 /// through the next. In backward, the last chunk comes first. With one chunk this is micro-batch k.
+/// With p = v = 2 the forwards k = 0, 1, ... 7 are of micro-batches 0 1 0 1 2 3 2 3 in chunks
+/// 0 0 1 1 0 0 1 1.
 inline Action nth(const Pipeline& pipeline, Do what, int64_t k) {
   const int64_t p = pipeline.stages, v = pipeline.chunks;
   const int64_t c = k / p % v;

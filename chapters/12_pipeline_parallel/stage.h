@@ -32,21 +32,22 @@ namespace ladder {
 struct InFlight {
   int64_t first_block;  ///< of the part, in the model
   bool embed, head;     ///< whether the part has them
-  Activations acts;
+  Activations acts;     ///< acts.embed: what its first block reads, also from the stage before
   PartGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
   /// The first section of parameters that the part has: backward ends with it.
   int64_t first_section() const { return embed ? 0 : first_block + 1; }
-  /// What the part writes, and its gradient: (n,T/s,C), where s is the number of ranks that share
+  /// What the part writes, and its gradient: (n,T/s,C), where s is the number of ranks that split
   /// each sequence: here 1, in chapter 13 perhaps more.
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
 
 /// [chunk][micro]: the slot of each micro-batch in each chunk of a stage. A forward takes the first
-/// free slot; the slot is free again after the weight gradients.
+/// free slot; the slot is free again after the weight gradients. The toy has a queue in place of
+/// slots: there what came first leaves first. With two chunks it does not, nor with late W.
 using Slots = std::vector<std::vector<size_t>>;
 
 inline Slots slots_of(const std::vector<Action>& list, int64_t chunks, int64_t micros) {

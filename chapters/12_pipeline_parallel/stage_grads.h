@@ -72,7 +72,8 @@ class StageGrads {
 
   Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
   Piece& head() { return pieces_.back(); }
-  /// As those of GradTree, once all pieces have ended their last micro-step.
+  /// As those of GradTree, once all pieces have ended their last micro-step. (A tied head is only
+  /// for --pp 1: with more stages no stage has both its gradients.)
   Tensor sum() const { return flat_[0]; }
   Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 

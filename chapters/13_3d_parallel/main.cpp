@@ -53,7 +53,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("13_3d_parallel: ranks that share layers, batch and stages")
+  CommandLine("13_3d_parallel: ranks that split layers, batch and stages")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
@@ -68,6 +68,7 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
   MeshCoordinate at = mesh.coordinate(rank);  ///< where this rank stands
@@ -118,7 +119,7 @@ struct Memory {
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -129,6 +130,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = 8 * layout.share * T + 4 * layout.batch;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh[Axis::Data], layout.params.largest_section());

@@ -6,7 +6,7 @@
 //                                 s  its stage of the pipeline    0 .. PP-1
 //
 //   TP 2, DP 2, PP 2              stage 0    stage 1
-//                        d = 0     0  1       4  5      a row of two: ranks that share each layer
+//                        d = 0     0  1       4  5      a row of two: ranks that split each layer
 //                        d = 1     2  3       6  7      0, 2: the same weights, other sequences
 //                                                       0, 4: the stages of one pipeline
 //
@@ -45,7 +45,7 @@ struct MeshOptions {
 
   void add_to(CommandLine& line) {
     line.group("13_3d_parallel");
-    line.add("--dp", dp, "ranks that share the batch; 0: as many as --tp and --pp leave");
+    line.add("--dp", dp, "ranks that split the batch; 0: as many as --tp and --pp leave");
     line.add("--world", world, "ranks of a --plan-only, which starts none of them; 0: --ranks",
              {.instead_of = "--ranks"});
     line.add("--f-b-w", f_b_w,

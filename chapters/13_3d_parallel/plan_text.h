@@ -37,7 +37,7 @@ inline std::vector<int> some_of(int n) {
 }
 
 /// Which rank is where: a row for each share of the batch, and a column for each stage. Each place
-/// shows the ranks that share its layers.
+/// shows the ranks that split its layers.
 inline std::string grid_text(const MeshShape& mesh) {
   const int tp = mesh[Axis::Tensor];
   const auto place = [&](int d, int s) {

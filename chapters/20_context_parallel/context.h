@@ -1,4 +1,4 @@
-// Context parallelism: ranks share the tokens of each sequence. This header has the options, the
+// Context parallelism: ranks split the tokens of each sequence. This header has the options, the
 // tokens of each rank, and what the three ways to do attention have in common.
 //
 // A sequence is cut into 2 cp equal runs of neighboring tokens. In zig-zag order rank c has the
@@ -56,16 +56,18 @@ struct OwnTokens {
     if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
     return {who, 2 * cp - 1 - who};
   }
-  /// The tokens of run i. leaf() only cuts into equal parts here.
+  /// The tokens of run i. (leaf() here only cuts into equal parts.)
   Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
   /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them,
-  /// the early run first.
+  /// the early run first. With 8 tokens on 2 ranks, rank 1 has tokens [2,4) and [4,6) in rows [0,2)
+  /// and [2,4); rank 0 has tokens [0,2) and [6,8).
   Range tokens(int i) const { return run(runs_of(rank)[static_cast<size_t>(i)]); }
   Range rows(int i) const {
     const int64_t first = tokens(0).size();
     return i == 0 ? Range{0, first} : Range{first, first + tokens(1).size()};
   }
-  /// The place of a piece: this rank's queries, and keys from `first` on.
+  /// The place of a piece: this rank's queries, and keys from `first` on. By these positions the
+  /// kernel masks: a query attends to keys up to its own token (causal attention).
   AttentionPlace place(int64_t first) const {
     return {T, {tokens(0).begin, tokens(1).begin}, first};
   }
@@ -96,7 +98,7 @@ struct ContextShape {
 };
 
 struct ContextOptions {
-  static constexpr int kMost = kTokenChunks / 2;  ///< ranks that share a sequence
+  static constexpr int kMost = kTokenChunks / 2;  ///< ranks that split a sequence
 
   int cp = 1;
   ContextWay way = ContextWay::Gather;
@@ -104,7 +106,7 @@ struct ContextOptions {
 
   void add_to(CommandLine& line) {
     line.group("20_context_parallel");
-    line.add("--cp", cp, "ranks that share each sequence: 1, 2, 4 or 8");
+    line.add("--cp", cp, "ranks that split each sequence: 1, 2, 4 or 8");
     line.add("--context", way,
              "gather (keys of all ranks), ulysses (heads for tokens), or ring (keys go around)");
     line.add("--order", order,
@@ -145,11 +147,11 @@ struct ContextOptions {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
-  /// How many sequences a micro-batch has. If ranks share sequences it must be one, because the sum
+  /// How many sequences a micro-batch has. If ranks split sequences it must be one, because the sum
   /// of a sequence must be complete before sequences are added. @throws UserError if it is not one
   int64_t micro(int64_t sequences) const {
     if (cp > 1 && sequences > 1)
-      throw UserError("--cp {}: ranks share one sequence at a time; legal is --micro-batch 1", cp);
+      throw UserError("--cp {}: ranks split one sequence at a time; legal is --micro-batch 1", cp);
     return sequences;
   }
 
@@ -164,7 +166,8 @@ struct ContextOptions {
   }
 };
 
-/// The model as one of cp ranks sees it: with T / cp tokens per sequence.
+/// The model as one of cp ranks sees it: with T / cp tokens per sequence. It gives the sizes of
+/// what is made token by token; what knows positions or other tokens takes the whole model.
 inline GptConfig own_part(GptConfig gpt, int64_t cp) {
   gpt.seq_len = div_exact(gpt.seq_len, cp);
   return gpt;
@@ -188,7 +191,7 @@ struct ContextTraffic {
   int64_t forward, backward;
 };
 
-/// Attention over sequences that ranks share. It replaces attend_forward() and
+/// Attention over sequences that ranks split. It replaces attend_forward() and
 /// attend_backward_input().
 class SharedAttention {
  public:

@@ -1,4 +1,4 @@
-// What ranks that share sequences do in addition to chapter 09. There are three ways to do
+// What ranks that split sequences do in addition to chapter 09. There are three ways to do
 // attention (gather.h, ulysses.h, ring.h). Everything else treats each token by itself, and needs
 // to know only which tokens a rank has:
 //
@@ -28,7 +28,7 @@ class ContextParallel {
  public:
   /// @param ctx   its token_chunks is kTokenChunks / group.size(), this rank's share of the chunks
   ///              of a sum over tokens
-  /// @param group ranks that share each sequence
+  /// @param group ranks that split each sequence
   /// @param micro sequences of a micro-batch: 1, if there are several ranks
   ContextParallel(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
                   const ContextShape& shape, int64_t micro)
@@ -68,7 +68,8 @@ class ContextParallel {
   }
 
   // ---- tokens -----------------------------------------------------------------------------------
-  /// Whole sequences (MBS,T): they are drawn into this, then ranks take their tokens.
+  /// Memory for whole sequences of one micro-batch (MBS,T): they are drawn into this, then ranks
+  /// take their tokens. The next micro-batch overwrites it.
   const Batch& whole() const { return whole_; }
   /// own (n,T/cp) = this rank's tokens and targets of the first n sequences of whole().
   void take(const Batch& own) const {
@@ -105,7 +106,7 @@ class ContextParallel {
     CHECK(into == Into::Write, "gradients of positions are written");
     ladder::embed_backward_weight(ctx, {g.wte, {}}, dout, tokens, into);
     zero(ctx, g.wpe);
-    ctx.kernels->scale(ctx, g.wpe, -1.0f);
+    ctx.kernels->scale(ctx, g.wpe, -1.0f);  // +0 times -1 is -0
     for (const int i : {0, 1})
       ctx.kernels->cast(ctx, positions(g, i),
                         rows_of(dout, own_.rows(i)).view(positions(g, i).shape));

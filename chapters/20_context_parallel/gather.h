@@ -10,9 +10,10 @@
 //
 // An all-gather puts the ranks' tensors one after the other, but attention needs the order of
 // tokens. The early runs of ranks 0, 1, ... are the first half of the sequence. The late runs are
-// the second half, from the last rank to the first. So each half is gathered in place by its own
-// group, and the second group numbers its ranks backwards. Its sums have the same bits: the tree is
-// the same, but both sides of each addition are exchanged, and a + b is b + a.
+// the second half, from the last rank to the first: with 4 ranks, runs 7 6 5 4 are those of ranks
+// 0 1 2 3. So each half is gathered in place by its own group, and the second group numbers its
+// ranks backwards. Its sums have the same bits: the tree is the same, but both sides of each
+// addition are exchanged, and a + b is b + a.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,7 @@ namespace ladder {
 
 class GatherAttention : public PieceAttention {
  public:
-  /// @param group the ranks that share each sequence
+  /// @param group the ranks that split each sequence
   GatherAttention(Arena& arena, const Ctx& ctx, Comm& group, const ContextShape& shape)
       : PieceAttention(arena, shape), sum_(alloc_softmax(arena, s)) {
     kv_ = arena.alloc(Mem::Workspace, "context.kv", s.dtype, {1, s.own.T, s.kv()});

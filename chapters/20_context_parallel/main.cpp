@@ -1,4 +1,4 @@
-// 20_context_parallel: ranks share each sequence. Tokens meet only in attention. There keys and
+// 20_context_parallel: ranks split each sequence. Tokens meet only in attention. There keys and
 // values are gathered, exchanged for heads, or passed around a ring.
 
 #include "chapters/02_adamw/optimizer.h"
@@ -45,7 +45,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("20_context_parallel: ranks that share each sequence")
+  CommandLine("20_context_parallel: ranks that split each sequence")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.context);
   o.run.set_ranks(o.context.cp);
@@ -60,6 +60,7 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, o.run.ranks};
   /// This rank's chunks of all sections.
@@ -68,7 +69,7 @@ struct Layout {
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t N = o.run.ranks;  ///< ranks
-  /// Ranks that share a sequence are neighbors.
+  /// Ranks that split a sequence are neighbors.
   MeshShape mesh = o.context.mesh(gpt, o.run.ranks);
   OwnTokens own = o.context.own_tokens(gpt, mesh, rank);
   GptConfig own_gpt = own_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
@@ -94,6 +95,7 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   StepFlops flops = {};  // of a step's products
+  // A rank has 1 / cp of the chunks that a sum over the tokens of a sequence is cut into.
   Ctx ctx =
       make_ctx(o.run, arena, device.get(),
                {.flops = &flops.all, .comm = &comm, .token_chunks = kTokenChunks / layout.own.cp});
@@ -114,7 +116,7 @@ struct Memory {
   Activations acts =
       alloc_own_activations(arena, layout.own_gpt, layout.own, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.own_gpt, layout.micro, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -125,6 +127,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.own_gpt, MBS, layout.acts) +
                            8 * layout.share * layout.own.size() + 4 * B;
   bytes[Mem::Workspace] =
@@ -205,7 +208,7 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   DroppedParts parts = recompute.parts_before(l);
-  // Attention is computed again here, in this chapter's way, and not by recompute_parts().
+  // Attention is computed again here, in this chapter's way, and no longer by recompute_parts().
   if (std::exchange(parts.attention, false)) m.context.attend_forward(m.ctx, a.blocks[l].attn);
   recompute_parts(m.ctx, parts, a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
@@ -221,7 +224,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  m.grads.end_section(L + 1);
+  m.grads.end_section(L + 1);  // head() has begun it
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
@@ -248,7 +251,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     residual_backward_input(ctx, d.stream, d.norm);
-    m.grads.end_section(l + 1);
+    m.grads.end_section(l + 1);  // its reduce-scatter begins
   }
   m.grads.begin_section(ctx, 0);
   m.context.embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
@@ -259,12 +262,12 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, dp = layout.dp;
-  Comm& others = m.mesh[Axis::Data];  // ranks with the same tokens of other sequences
+  Comm& dp_group = m.mesh[Axis::Data];  // ranks with the same tokens of other sequences
   m.flops = {};
   m.comm_stream.begin_step();
   m.context.begin_step();
   // The micro-batches of all context groups are neighbors: their gradients are summed first.
-  const auto first = [&](int64_t k) { return (k * dp + others.rank()) * MBS; };
+  const auto first = [&](int64_t k) { return (k * dp + dp_group.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     text.draw(m.context.whole(), o.run.seed, step, first(k));
     m.context.take(m.batch.slice(k * MBS, MBS));
@@ -282,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens);
     m.context.sum_losses(own_losses);
-    others.all_gather(m.losses.slice(k * MBS * dp, MBS * dp), own_losses);
+    dp_group.all_gather(m.losses.slice(k * MBS * dp, MBS * dp), own_losses);
     m.grads.end();
   }
   const Shard grads = m.grads.finish(m.ctx);

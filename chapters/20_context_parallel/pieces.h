@@ -16,7 +16,8 @@ inline Tensor rows_of(const Tensor& x, Range rows) {
       .view({1, rows.size(), x.dim(2)});
 }
 
-/// A softmax over some keys, for all queries of a rank: o (1,t,C), m, l (1,NH,t).
+/// A softmax over some keys, for all queries of a rank: o (1,t,C), m, l (1,NH,t). Others call it a
+/// block's output with its log-sum-exp. In backward the memory of o holds dq.
 struct SoftmaxOfSome {
   Tensor o, m, l;
 };

@@ -29,11 +29,11 @@ namespace ladder {
 
 class RingAttention : public PieceAttention {
  public:
-  /// @param group the ranks that share each sequence
+  /// @param group the ranks that split each sequence
   RingAttention(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run,
                 const ContextShape& shape)
       : PieceAttention(arena, shape),
-        // It reduces nothing, so it needs no memory for sums: elements is 0.
+        // The ring only sends. It reduces nothing, so any reduction will do, without memory.
         stream_(arena, ctx, group, run, Reduction::Halving, /*elements=*/0, /*beside=*/true) {
     const auto alloc = [&](const char* name, Dtype dtype) {
       return arena.alloc(Mem::Workspace, name, dtype, {1, s.own.size(), s.kv()});
@@ -92,8 +92,15 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
       if (step > 0) {
+        // rank(-step) owns the keys that are here in this step; rank(step) has this rank's keys.
         // join() waits until the message of the step before has left, so that the next step may
-        // write its buffer.
+        // write its buffer:
+        //
+        //   step   writes              adds what came of    sends
+        //   0      its own gradients   -                    -
+        //   1      leaving_[1]         step 0               leaving_[1]
+        //   2      leaving_[0]         step 1               leaving_[0]
+        //   3      leaving_[1]         step 2               leaving_[1]; then it adds step 3
         join(ctx, dkv, step - 1, arriving, sent);
         arriving = dkv.take();
         sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));

@@ -12,9 +12,8 @@
 //   forward    queries, keys, values                             outputs
 //   backward   queries, keys, values, outputs and their gradient dq, dk, dv
 //
-// The log-sum-exp is not sent back, because backward needs it by head. NH / cp heads of T tokens
-// fit the memory of NH heads of T / cp tokens. Every rank needs heads of its own, so there can be
-// no more ranks than key-value heads.
+// The log-sum-exp is not sent back, because backward needs it by head. Every rank needs heads of
+// its own, so there can be no more ranks than key-value heads.
 #pragma once
 
 #include <memory>
@@ -28,7 +27,7 @@ namespace ladder {
 
 class UlyssesAttention : public SharedAttention {
  public:
-  /// @param group the ranks that share each sequence
+  /// @param group the ranks that split each sequence
   UlyssesAttention(Arena& arena, Comm& group, const ContextShape& shape)
       : SharedAttention(shape), group_(group.split(0, group.rank())) {
     const auto alloc = [&](const char* name, int64_t width) {
@@ -77,7 +76,7 @@ class UlyssesAttention : public SharedAttention {
 
  private:
   int64_t own_heads() const { return s.NH / s.own.cp; }
-  /// lse as (1,NH/cp,T), in the memory of (1,NH,T/cp).
+  /// lse as (1,NH/cp,T), in the memory of (1,NH,T/cp): both are NH T / cp numbers.
   Tensor lse(const AttnSaved& saved) const { return saved.lse.view({1, own_heads(), s.own.T}); }
 
   /// heads (1,T,N/cp) = all tokens of this rank's heads, from x (1,T/cp,N): all heads of its
@@ -107,7 +106,7 @@ class UlyssesAttention : public SharedAttention {
   }
 
   /// Calls use(rank, leaving, arrived) with what goes to each rank and what comes from it,
-  /// (T/cp,N/cp).
+  /// (T/cp,N/cp). Before exchange() a caller fills `leaving`, after it one reads `arrived`.
   template <class Use>
   void for_ranks(Tensor like, Use&& use) const {
     const int64_t t = s.own.size(), n = like.dim(2);

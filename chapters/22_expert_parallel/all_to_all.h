@@ -1,4 +1,5 @@
-// An all-to-all whose parts have different sizes, since tokens decide how many rows go where.
+// An all-to-all whose parts have different sizes, since tokens decide how many rows go where. MPI
+// calls it all-to-all-v; in PyTorch it is all_to_all_single with input and output splits.
 #pragma once
 
 #include <cstdint>

@@ -80,8 +80,9 @@ class Exchange {
     return x;
   }
 
-  /// From x.own: which rows travel, and x.chosen of the tokens that arrive. A full expert drops
-  /// tokens here, sequence by sequence, so they do not travel.
+  /// The router has chosen x.own. From this: which rows travel, and on the other side x.chosen of
+  /// the tokens that arrive. A full expert drops tokens here, sequence by sequence, so they do not
+  /// travel.
   void choose(const Ctx& ctx, const Exchanged& x) {
     const Span span(ctx, "choose_owners");
     take(HostCopy::of(ctx, x.own.expert).tensor(), x.sent.peer);
@@ -105,10 +106,8 @@ class Exchange {
   }
   /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
   /// It is rounded once, to the dtype of `to`. In backward the gradients of a token's k factors w_e
-  /// take this way, too. An owner knows those of its own experts, and has +0 for the others. So in
-  /// each sum over owners one term is the gradient, and all others are +0. Adding +0 changes only
-  /// -0, and this gradient is never -0: combine_backward() begins its sum over channels at +0.
-  /// (A sum that ranks may share begins at -0; no layout here splits channels.)
+  /// take this way, too: an owner knows those of its own experts, and has +0 for the others. (+0
+  /// changes only -0, and no such gradient is -0, because combine_backward() begins at +0.)
   void to_origins(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
     const bool wide = to.dtype == from.dtype;
@@ -181,6 +180,7 @@ class Exchange {
       for (int64_t pair = token * s.own.k; pair < (token + 1) * s.own.k; ++pair) {
         if (met[static_cast<size_t>(chosen[pair])]++ >= s.most) continue;
         taken[pair] = chosen[pair];
+        // One row for a token and an owner. Choices ascend, so an owner's come one after another.
         if (owner_of(chosen[pair]) != last) *next++ = owner_of(chosen[pair]);
         last = owner_of(chosen[pair]);
       }
@@ -192,7 +192,8 @@ class Exchange {
     for (int64_t owner = 0; owner < s.ep; ++owner)
       for (int64_t row = sent.begins()[static_cast<size_t>(owner)];
            row < sent.begins()[static_cast<size_t>(owner) + 1]; ++row) {
-        const int64_t token = sent.rows.from.data<int32_t>()[row] / s.w();  // a place in peer
+        // `from` is a place in peer: token w + j for the j-th owner of a token.
+        const int64_t token = sent.rows.from.data<int32_t>()[row] / s.w();
         const int32_t* taken = taken_.data<int32_t>() + token * s.own.k;
         int32_t* out = choices_out_.data<int32_t>() + row * (1 + s.own.k);
         *out++ = static_cast<int32_t>(token);

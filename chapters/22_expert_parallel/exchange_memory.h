@@ -1,4 +1,4 @@
-// Memory of an exchange of tokens: which rows travel between ep ranks that share experts, and what
+// Memory of an exchange of tokens: which rows travel between ep ranks that split experts, and what
 // has come.
 //
 // A rank is an origin and an owner. As an origin it routes its own tokens: the B = MBS sequences of
@@ -9,7 +9,7 @@
 //                                  origin, of B T tokens       owner, of ep B T tokens
 //   chapter 21: router, rows       2 E, 2 k (weight, choice)   k (rows)
 //   choices that have come         -                           2 k (weight, choice)
-//   which rows travel              3 w, w = min(k, ep)         3
+//   which rows travel              3 w, w = min(k, ep)         3  (of each: peer, row, from)
 //   input of experts               -                           C
 //
 //   and for each of M rows of experts 3 F + C numbers and an index, as in chapter 21. F is the
@@ -37,9 +37,9 @@
 
 namespace ladder {
 
-/// Sizes of a layer that ep ranks share.
+/// Sizes of a layer that ep ranks split.
 struct ExchangeShape {
-  ExpertSizes own;  ///< this rank's experts, and what may come to them: own.B is ep B
+  ExpertSizes own;  ///< this rank's experts, and what may come to them: own.B is ep times B
   int64_t B, ep;    ///< B: sequences of a micro-batch (the README's MBS)
   int64_t most;     ///< c, tokens of a sequence that an expert may have
   Dtype dtype;      ///< of activations
@@ -62,7 +62,8 @@ struct ExchangeShape {
   int64_t columns() const { return std::max(own.C, own.k); }  ///< of a row that travels, at most
 };
 
-/// Which rows travel, seen from one end. The kernels see the ranks at the other end as experts.
+/// Which rows travel, seen from one end: the splits of an all-to-all-v, and how rows are permuted
+/// for it. The kernels see the ranks at the other end as experts.
 struct Travelers {
   ExpertRows rows;  ///< sorted by those ranks, then by token
   Tensor peer;      ///< (B,T,w) I32: those ranks of each token, ascending, then kElsewhere
@@ -114,7 +115,7 @@ inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exc
   x.chosen.expert = ids("own_expert", choices);
   x.chosen.weight = arena.alloc(Mem::Activation, "own_weight", Dtype::F32, choices);
   x.inp = arena.alloc(Mem::Activation, "arrived", s.dtype, tokens);
-  if (x.out) return x;
+  if (x.out) return x;  // the first block has made what all share
   x.chosen.dweight = arena.alloc(Mem::Workspace, "own_dweight", Dtype::F32, choices);
   x.out = arena.alloc(Mem::Workspace, "owner_out", Dtype::F32, tokens);
   x.dout = arena.alloc(Mem::Workspace, "owner_dout", s.dtype, tokens);

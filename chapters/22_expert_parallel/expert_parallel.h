@@ -1,4 +1,4 @@
-// Expert parallelism: ranks share the experts of every block (arXiv 2006.16668). Here are the
+// Expert parallelism: ranks split the experts of every block (arXiv 2006.16668). Here are the
 // options, which rank has which experts, and over which ranks gradients are summed.
 //
 //   rank      0    1    2    3  |  4    5    6    7      8 ranks, --ep 4, 8 experts
@@ -53,7 +53,7 @@ struct ExpertParallelOptions {
 
   void add_to(CommandLine& line) {
     line.group("22_expert_parallel");
-    line.add("--ep", ep, "ranks that share the experts of a block: 1, 2, 4 or 8");
+    line.add("--ep", ep, "ranks that split the experts of a block: 1, 2, 4 or 8");
   }
 
   /// Checks what can be checked before a rank starts. place() knows the model and checks more.
@@ -96,6 +96,8 @@ class ExpertStreams {
   ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, int ep, const RunOptions& run,
                 const DdpOptions& options, const ParamLayout& layout)
       : layout_(layout),
+        // Every ep-th rank. The ranks that tokens travel among are neighbors: rank() / ep
+        // (Exchange).
         copy_ranks_(world.split(world.rank() % ep, world.rank())),
         all_(open_comm_stream(arena, ctx, world, run, options, layout.largest_section())),
         copies_(
@@ -146,7 +148,7 @@ class ExpertStreams {
 };
 
 /// The sharded gradients of chapter 09, each section summed on its stream. The base class gets
-/// the stream of section 0, the embedding. stream_of() then chooses between the two.
+/// the stream of section 0, the embedding; where it sums a section, it calls stream_of().
 class ExpertGrads : public ShardedGrads {
  public:
   ExpertGrads(Arena& arena, ExpertStreams& streams, const ParamLayout& layout,

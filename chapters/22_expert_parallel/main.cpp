@@ -1,4 +1,4 @@
-// 22_expert_parallel: ranks share the experts of every block. A token goes to the ranks that have
+// 22_expert_parallel: ranks split the experts of every block. A token goes to the ranks that have
 // its experts, and comes back.
 
 #include "chapters/02_adamw/optimizer.h"
@@ -56,7 +56,7 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   o.run.takes_experts = o.run.other_block = true;  // it trains experts, and changes the block
-  CommandLine("22_expert_parallel: experts that ranks share")
+  CommandLine("22_expert_parallel: experts that ranks split")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.block, o.experts, o.balance, o.parallel);
   o.run.set_ranks(o.parallel.ep);
@@ -72,8 +72,10 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   GptConfig gpt = o.experts.gpt(o.block.gpt(o.run));
   int64_t capacity = o.experts.tokens_of_expert(gpt);
+  /// Of this rank: all of the model but the experts of other ranks.
   ParamLayout params{gpt, o.run.ranks, /*tensor=*/{}, /*stage=*/{},
                      o.parallel.place(gpt, o.run.ranks, rank)};
   /// This rank's chunks of all sections.
@@ -123,7 +125,7 @@ struct Memory {
   Exchange exchange{arena, comm, layout.exchange, layout.acts};  // brings tokens to experts
   Balance balance{arena, layout.gpt, o.balance};
   RouteRule rule = route_rule(layout.gpt.experts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -135,6 +137,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
@@ -261,6 +264,7 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int6
   combine_backward(ctx, s, x.dout);
   experts_backward(ctx, g, s, x.inp, p, into);
   dispatch_backward(ctx, x.out, s);
+  // Now, so that copies add up while gradients travel back. First those of the factors w_e.
   m.grads.end_section(m.layout.params.expert_section(l));
   m.exchange.to_origins(ctx, x, r.chosen.dweight, x.chosen.dweight);
   m.exchange.to_origins(ctx, x, d.branch, x.out);
@@ -277,7 +281,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  m.grads.end_section(m.grads.last_section());
+  m.grads.end_section(m.grads.last_section());  // head() has begun it
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
@@ -327,7 +331,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_streams.begin_step();
   m.exchange.begin_step();
-  // The micro-batches of all ranks are neighbors: their gradients are summed first.
+  // The micro-batches of all ranks are neighbors: their gradients are summed first (chapter 09).
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);

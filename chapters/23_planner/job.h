@@ -29,7 +29,7 @@ struct Job {
   int64_t batch;  ///< sequences of a step
   Fp8Options precision;
   Gradients gradients = Gradients::Fp32;
-  bool sequence_parallel = true;            ///< if tensor ranks share layers
+  bool sequence_parallel = true;            ///< if tensor ranks split layers
   ContextWay context = ContextWay::Gather;  ///< the way of chapter 20, for Ladder's bytes
   int threads = 1;                          ///< per rank, for Ladder's bytes
 
@@ -56,7 +56,7 @@ struct PlanLayout {
   bool operator==(const PlanLayout&) const = default;
 
   int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares what dp and cp have
-  /// Ranks that share the batch: those that share a sequence have the same weights, too.
+  /// Ranks that split the batch: those that split a sequence have the same weights, too.
   int64_t batch_ranks() const { return dp * cp; }
   /// Ranks among which a stage of ZeRO cuts what it shares.
   int64_t shards() const { return batch_ranks() / replicas; }

@@ -1,8 +1,8 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
 // Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 21 for experts on one
-// rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks share
-// sequences, with ZeRO's stage 2. Where one replica's ranks share layers it is 11, where they share
+// rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks split
+// sequences, with ZeRO's stage 2. Where one replica's ranks split layers it is 11, where they split
 // stages 12, 30 where groups of ranks have all shards, and 13 for more than one of these, with
 // ZeRO's stage 1. What no chapter runs has a dash.
 #pragma once

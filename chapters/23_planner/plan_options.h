@@ -40,7 +40,7 @@ struct JobOptions {
 
   /// What NCCL takes of a device beside tensors. A communicator takes 688 MiB where it joins more
   /// than two devices (four A100, github.com/NVIDIA/nccl/issues/964), and a rank has up to three:
-  /// of its tensor ranks, of the ranks that share its batch, and of its stages.
+  /// of its tensor ranks, of the ranks that split its batch, and of its stages.
   int64_t reserved_bytes() const {
     const double gibibytes = reserve >= 0 ? reserve : gpus > 1 ? 2 : 0;
     return std::llround(gibibytes * (1 << 30));
@@ -105,10 +105,10 @@ struct LayoutOptions {
   void add_to(CommandLine& line) {
     line.group("Layout: of what is not given, all that is legal is searched");
     const FlagRules any{.shown_default = "any"};
-    line.add("--tp", tp, "ranks that share each layer", any);
+    line.add("--tp", tp, "ranks that split each layer", any);
     line.add("--pp", pp, "stages", any);
-    line.add("--dp", dp, "ranks that share the batch", any);
-    line.add("--cp", cp, "ranks that share each sequence", any);
+    line.add("--dp", dp, "ranks that split the batch", any);
+    line.add("--cp", cp, "ranks that split each sequence", any);
     line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
     line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
     line.add("--replicas", replicas, "groups with all shards of stage 3 each (chapter 30)", any);

@@ -20,7 +20,7 @@ enum class Term : uint8_t {
   Context,
   Messages,  ///< between stages
   Bubble,
-  Data,  ///< between ranks that share the batch, if no computation hides it
+  Data,  ///< between ranks that split the batch, if no computation hides it
   Update
 };
 constexpr auto names_of(Term) {

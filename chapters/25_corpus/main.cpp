@@ -56,7 +56,7 @@ struct FileOptions {
              {.bytes = true});
     line.add("--bad-lines", bad_lines, "lines that are no document and are passed over");
     line.add("--threads", threads, "threads of a rank");
-    line.add("--ranks", ranks, "ranks that share the documents; under mpirun the processes");
+    line.add("--ranks", ranks, "ranks that split the documents; under mpirun the processes");
   }
   /// @throws UserError
   void check() const {

@@ -1,4 +1,4 @@
-// How threads and ranks share lines, and how ranks exchange what they found.
+// How threads and ranks split lines, and how ranks exchange what they found.
 #pragma once
 
 #include <cstdint>

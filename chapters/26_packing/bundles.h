@@ -29,7 +29,7 @@ namespace ladder {
 /// Some of the bundles of a batch.
 struct Bundles {
   Batch rows;                 ///< packed or not: tokens and targets (R,T)
-  DocumentBorders documents;  ///< where they lie in these rows
+  DocumentBorders documents;  ///< where documents lie in these rows (cu_seqlens)
   Tensor losses;              ///< one for each turn
 
   int64_t row_count() const { return rows.tokens.dim(0); }  ///< R
@@ -67,7 +67,8 @@ class BundleBatch {
     first_row_ = {0};
     counts_ = {};
   }
-  /// Adds a bundle of these pieces, in their order.
+  /// Adds a bundle of these pieces, in their order. Borders count tokens from the first row of the
+  /// micro-batch on, so `base` is the first token of that row.
   /// @param file a DocumentFile, or another type with its read()
   template <class File>
   void add(const File& file, const std::vector<Piece>& pieces) {

@@ -51,10 +51,11 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// One rank holds the whole model, and the activations of one micro-batch of bundles.
+/// This program holds the whole model, and the activations of one micro-batch of bundles.
 struct Layout {
   const Options& o;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, bundles of a step
@@ -88,10 +89,10 @@ struct Memory {
   LossScaler scaler{o.loss_scale, o.precision};
   BundleBatch batch{arena, o.packing, layout.batch, layout.micro, layout.gpt.seq_len};
   RowPlace place{o.packing, layout.gpt.seq_len};
-  PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
+  PackCounts packed = {}, last = {};  // counts of all steps, and of the last step
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -102,6 +103,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, rows, layout.acts) +
                            BundleBatch::bytes(o.packing, layout.batch, layout.gpt.seq_len);
   bytes[Mem::Workspace] =
@@ -305,7 +307,7 @@ void run(const Options& o) {
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout};
   RunLog log(o.run, plan, m.arena, m.ctx);
-  log.count_targets_with(text.targets());
+  log.count_targets_with(text.targets());  // for bits per byte: documents need a count of their own
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   report_packing(log, m.packed, layout.gpt.seq_len);

@@ -32,8 +32,8 @@ class PackedText {
   void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step) {
     draw(batch, place, seed, step, 0, batch.size());
   }
-  /// The same on one of several ranks. Of the `all` bundles of the step, this rank's batch gets
-  /// those from `first` on; `place` moves behind all of them.
+  /// For chapter 27: the same on one of several ranks. Of the `all` bundles of the step, this
+  /// rank's batch gets those from `first` on; `place` moves behind all of them.
   void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step, int64_t first,
             int64_t all) {
     if (text_) return text_->draw(batch.rows(), seed, step, first);
@@ -58,8 +58,9 @@ class PackedText {
       batch.add(windows_->file(), windows_->held_out().row(b));
   }
 
-  /// For bits per byte: counts targets and their bytes on rank 0, in the last step (of all ranks)
-  /// and in a validation. Without --documents it is empty, and RunLog counts.
+  /// For bits per byte, which documents need their own count for: counts targets and their bytes on
+  /// rank 0, in the last step (of all ranks) and in a validation. Without --documents it is empty,
+  /// and RunLog counts.
   LossTargets targets() const {
     if (text_) return {};
     return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },
@@ -80,7 +81,7 @@ class PackedText {
 class BundleValidation {
  public:
   /// @param each bundles at a time, at most those of a micro-batch
-  /// @param comm ranks that share the bundles; null: this rank has all of them
+  /// @param comm ranks that split the bundles; null: this rank has all of them
   BundleValidation(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each,
                    Comm* comm = nullptr)
       : ctx_(ctx),

@@ -106,6 +106,7 @@ inline RowPlan plan_rows(std::span<const int64_t> lengths, int64_t T, int64_t M,
   RowPlan rows;
   std::vector<int64_t> room;  // of each row; a row with M pieces has none
   for (const int64_t piece : order) {
+    // ffd looks for room in all rows, greedy in the last one.
     const size_t first = pack == Pack::Ffd || rows.empty() ? 0 : rows.size() - 1;
     size_t row = first;
     while (row < rows.size() && room[row] < length(piece)) ++row;

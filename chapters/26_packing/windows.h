@@ -21,7 +21,7 @@
 
 namespace ladder {
 
-/// Where the next row is. A checkpoint holds it.
+/// A cursor: where the next row is. A checkpoint holds it.
 class RowPlace {
  public:
   /// @param T tokens of a row

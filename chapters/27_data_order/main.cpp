@@ -58,6 +58,7 @@ Options parse_options(int argc, char** argv) {
 struct Layout {
   const Options& o;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, bundles of a step
@@ -104,7 +105,7 @@ struct Memory {
   PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -115,6 +116,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, rows, layout.acts) +
                            BundleBatch::bytes(o.packing, layout.share, layout.gpt.seq_len) +
                            4 * layout.batch * layout.turns;
@@ -195,7 +197,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 }
 
 /// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
-/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
+/// as in chapter 04. Only after the last micro-step the sum goes to the other ranks (PyTorch's
+/// no_sync() in all others).
 void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   m.grads.join(m.ctx, k, GA, s);
   if (k + 1 == GA) m.ddp.ready(m.grads.sum(), s);
@@ -212,7 +215,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  section_done(m, L + 1, k, GA);
+  section_done(m, L + 1, k, GA);  // the head's section; block l has l + 1, the embedding 0
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.

@@ -60,7 +60,8 @@ struct HsdpPlace {
   int64_t group() const { return rank / S; }  ///< number of its shard group, 0 to R - 1
   int64_t shard() const { return rank % S; }  ///< 0 to S - 1
 
-  /// The first sequence of its shard group, where a rank has `share` sequences of the batch: g B/R.
+  /// The first sequence of its shard group, where a rank has `share` = B/N sequences of the batch:
+  /// g S B/N = g B/R.
   int64_t first_of_group(int64_t share) const { return group() * S * share; }
   /// The first sequence of its micro-batch in micro-step k, where a micro-batch has `micro`.
   int64_t first(int64_t share, int64_t k, int64_t micro) const {
@@ -68,7 +69,7 @@ struct HsdpPlace {
   }
 };
 
-/// The two groups that a rank communicates in.
+/// The two groups that a rank communicates in: the dimensions dp_shard and dp_replicate of a mesh.
 struct HsdpGroups {
   std::unique_ptr<Comm> shards;    ///< shard group: S neighbors, which together have one model
   std::unique_ptr<Comm> replicas;  ///< replica group: R ranks with the same shard
@@ -81,7 +82,8 @@ inline HsdpGroups split_groups(Comm& world, const HsdpPlace& place) {
           .replicas = world.split(static_cast<int>(place.shard()), world.rank())};
 }
 
-/// Sums a shard's gradient over its replicas. F32 (shard.grads().size())
+/// Sums a shard's gradient over its replicas. F32 (shard.grads().size()). It waits at once: the
+/// stream is there for its Reducer, its memory and its count of bytes. (An exercise overlaps it.)
 inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard& grads) {
   const Span span(ctx, "wait_for_replicas");
   replicas

@@ -61,6 +61,7 @@ struct Layout {
   const Options& o;
   int rank;
 
+  // In this order: members use those above.
   int64_t N = o.run.ranks;       ///< ranks
   int64_t R = o.hsdp.replicas;   ///< ranks of a replica group: they hold the same shard
   int64_t S = o.hsdp.shards(N);  ///< ranks of a shard group: they hold one model
@@ -112,7 +113,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -124,6 +125,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
@@ -177,7 +179,7 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   m.params.use(m.ctx, 0, 1);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    m.params.use(m.ctx, l + 1, l + 2);
+    m.params.use(m.ctx, l + 1, l + 2);  // block l is section l + 1
     // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
     // l - Recompute::sets().
     forward_block(m, a, l);
@@ -221,11 +223,12 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  m.grads.end_section(L + 1);
+  m.grads.end_section(L + 1);  // head() has begun it
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
   for (int64_t l = L; l-- > 0;) {  // the last block first
+    // This also gathers the weights of block l.
     recompute_segment(m, a, layout.recompute, l);
 
     m.grads.begin_section(ctx, l + 1);
@@ -246,7 +249,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     residual_backward_input(ctx, d.stream, d.norm);
-    m.grads.end_section(l + 1);
+    m.grads.end_section(l + 1);  // its reduce-scatter begins
   }
   m.grads.begin_section(ctx, 0);
   embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
@@ -302,7 +305,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.forget();  // the weights have changed
+  m.params.forget();  // after a skipped step, too: each step sends equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

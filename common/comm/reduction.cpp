@@ -28,7 +28,7 @@ Tensor piece_of(const Tensor& data, int64_t i) {
 }
 
 /// The n-th part of a flat tensor that the low bits of `rank` choose. Bit 0 chooses a half, bit 1 a
-/// half of that half, and so on.
+/// half of that half, and so on. (leaf() here only cuts into equal parts.)
 Tensor part_of(Tensor part, int rank, int n) {
   for (int d = 1; d < n; d *= 2) {
     const Range half = leaf(rank & d ? 1 : 0, 2, part.size());
@@ -37,7 +37,8 @@ Tensor part_of(Tensor part, int rank, int n) {
   return part;
 }
 
-/// A job that reads a variable which is gone mostly sees a dtype that does not exist.
+/// For those who write jobs, as lab 07 asks. A job that reads a variable which is gone mostly sees
+/// a dtype that does not exist.
 /// @throws CheckError that says so
 void check_is_there(const Tensor& data) {
   if (dtype_text(data.dtype) != "?") return;
@@ -129,7 +130,13 @@ void Reducer::all_reduce(Tensor data) {
 
 // Before the step with distance d, a rank holds sums over d neighbors. They are sums of the d-th
 // part that the rank's low bits choose. In the step, one partner sums the lower half of that part,
-// the other the upper half. On the way back, what was summed last is exchanged first.
+// the other the upper half. On the way back, what was summed last is exchanged first. Rank 1 of 4
+// with 8 elements:
+//
+//   d = 1, partner 0    sends 0 to 3, adds to 4 to 7      bit 0 of rank 1 is 1: the upper half
+//   d = 2, partner 3    sends 6 and 7, adds to 4 and 5    bit 1 is 0: the lower half of that
+//   d = 2, partner 3    sends 4 and 5, gets 6 and 7       the way back
+//   d = 1, partner 0    sends 4 to 7, gets 0 to 3
 void Reducer::halving_all_reduce(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const auto partner = [&](int d) { return rank ^ d; };

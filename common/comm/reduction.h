@@ -1,4 +1,5 @@
-// Reductions in an order of our choice, made of messages and the `add` kernel.
+// Reductions in an order of our choice, made of messages and the `add` kernel: what NCCL and MPI
+// call the algorithm of a collective.
 //
 // The table shows an all-reduce of b bytes on N ranks: the order of its sum, and what travels. The
 // first four send 2 (N-1) b in total. They differ in how much of it goes through one rank.
@@ -9,12 +10,13 @@
 //   naive    ((0+1)+2)+3                           rank 0 sends (N-1) b; 2 (N-1) messages
 //   native   the library's                         the library's
 //
-// Only messages that wait for one another are counted. Halving and tree have the bits of a single
-// rank. Halving and ring have no bottleneck. Halving: R. Rabenseifner, "Optimization of Collective
-// Reduction Operations", ICCS 2004. In an all-reduce a rank may keep any chunk, and it keeps the
-// one for which every message is one range of memory. But a reduce-scatter must leave chunk r on
-// rank r. The chunks for a partner are then every second, every fourth, ... chunk. They are sent
-// one after the other, in N-1 messages; an all-gather does the same.
+// Only messages that wait for one another are counted (rounds). Halving and tree have the bits of a
+// single rank. Halving and ring have no bottleneck. Halving, in full recursive halving and
+// doubling: R. Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004. In an
+// all-reduce a rank may keep any chunk, and it keeps the one for which every message is one range
+// of memory. But a reduce-scatter must leave chunk r on rank r. The chunks for a partner are then
+// every second, every fourth, ... chunk. They are sent one after the other, in N-1 messages; an
+// all-gather does the same.
 #pragma once
 
 #include <algorithm>

@@ -206,7 +206,7 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t kept = (plan.own_input ? segments : 0) + (plan.own_output ? 1 : 0);
   const int64_t turns = (plan.own_input ? 0 : segments) + (plan.own_output ? 0 : 1);
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
-  // Numbers per token, between the parts that ranks share and inside of them.
+  // Numbers per token, between the parts that ranks split and inside of them.
   const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;
   const int64_t inside = all_sets * (own.qkv + own.fc) + copies(plan.own_att) * own.att +
                          copies(plan.own_act) * own.act;

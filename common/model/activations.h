@@ -1,7 +1,7 @@
 // Memory for what forward keeps for backward and for the gradients that flow back: its allocation,
 // and formulas for its bytes.
 //
-// In a shape, s is the number of ranks that share the tokens of a sequence. It is 1 without
+// In a shape, s is the number of ranks that split the tokens of a sequence. It is 1 without
 // sequence parallelism (chapter 11). With it, the residual stream and the norms have T/s tokens on
 // each rank.
 #pragma once
@@ -69,8 +69,8 @@ struct ActivationPlan {
   int64_t logits = 0;        ///< for how many sequences logits exist at a time; 0: all
   int64_t slots = 1;         ///< micro-batches in flight; each has its own tensors
   bool own_sets = true;      ///< else all slots share the sets
-  int64_t tp = 1;            ///< ranks that share heads, columns of the MLP and the vocabulary
-  int64_t sequence_ranks = 1;  ///< s: ranks that share the tokens of a sequence
+  int64_t tp = 1;            ///< ranks that split heads, columns of the MLP and the vocabulary
+  int64_t sequence_ranks = 1;  ///< s: ranks that split the tokens of a sequence
 
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
   int64_t logits_of(int64_t batch) const { return logits == 0 ? batch : std::min(logits, batch); }
@@ -78,7 +78,7 @@ struct ActivationPlan {
   int64_t own_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
 };
 
-/// Sizes inside the parts of a block that tp ranks share, on one of these ranks.
+/// Sizes inside the parts of a block that tp ranks split, on one of these ranks.
 struct OwnWidths {
   OwnWidths(const GptConfig& config, int64_t tp);
 

@@ -1,5 +1,9 @@
 // ParamLayout: where each parameter lies in the flat buffer, and that buffer seen as a model.
 //
+// Until chapter 11 read only this: the line below, and of the class size(), specs(), sections(),
+// section() and view(); from chapter 08 on also shard() and section_of(). TensorRank, StageRank and
+// ExpertRank are for chapters 11, 12 and 22; each describes a whole model unless it is given.
+//
 //   | embed: wte wpe | block 0 | block 1 | ... | head: norm, head |
 //
 // A tied head has no weights except wte. The last norm then lies beside wte, and the section of the
@@ -15,8 +19,8 @@
 //
 //   | chunk r of embed | chunk r of block 0 | ... | chunk r of head |
 //
-// Where ranks share experts, the experts of a block are a section of their own, after the block's.
-// Only ranks that have the same experts hold chunks of it. If ep ranks share the experts, these are
+// Where ranks split experts, the experts of a block are a section of their own, after the block's.
+// Only ranks that have the same experts hold chunks of it. If ep ranks split the experts, these are
 // N / ep.
 #pragma once
 
@@ -52,7 +56,7 @@ enum class Role : uint8_t {
   QkvBias,     ///< in the order of Qkv
 };
 
-/// How tensor ranks share a tensor.
+/// How tensor ranks split a tensor.
 enum class Cut : uint8_t { None, Rows, Columns };
 
 /// One parameter tensor, or the part of it that a rank has.
@@ -100,7 +104,7 @@ class ParamLayout {
                        StageRank stage = {}, std::optional<ExpertRank> experts = {});
   /// The layout of what rank `rank` of shards() holds.
   ParamLayout shard(int64_t rank) const;
-  /// The layout on rank `rank` of all ranks that share the model. Tensor ranks are neighbors; then
+  /// The layout on rank `rank` of all ranks that split the model. Tensor ranks are neighbors; then
   /// come the shards of a stage, then the next stage.
   ParamLayout on_rank(int64_t rank) const;
 
@@ -111,8 +115,11 @@ class ParamLayout {
   ParamLayout whole() const {
     return ParamLayout(config_, 1, {}, {}, experts_ ? ExpertRank{} : experts_);
   }
-  /// This layout without the cut into shards. grads() adds the gradients of a tied head.
+  /// This layout without the cut into shards.
   ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_, stage_, experts_); }
+  /// The layout of the gradients: this one, unless the head is tied. Then the last section, which
+  /// is empty here, has a place for the head's gradient. It is complete long before that of the
+  /// embedding, to which it is added at the end (tied_head.h).
   ParamLayout grads() const;
 
   const GptConfig& config() const { return config_; }

@@ -2,7 +2,7 @@
 //
 // A section is a table, with a row for each parameter. The order of rows is the order in the
 // buffer. A row has all that is known of its parameter: its name in a checkpoint, how it is
-// initialized, how ranks share it, and where the view has it.
+// initialized, how ranks split it, and where the view has it.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 // bias, because a sum over ranks may still be missing. residual adds the bias and the stream.
 //
 // attn consists of three parts, which a chapter may call one by one. qkv makes queries, keys and
-// values of every token, attend mixes tokens, proj makes the product. Where ranks share a sequence,
+// values of every token, attend mixes tokens, proj makes the product. Where ranks split a sequence,
 // only attend is replaced: queries stay, keys and values travel, and pieces of attention
 // (kernels/kernels.h) are merged.
 //
@@ -139,7 +139,7 @@ void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor
 /// The same losses without a gradient. logits stay as they are.
 void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int64_t vocab);
 
-/// What a softmax over columns that ranks share must know of all ranks: (B,T) each. All null: this
+/// What a softmax over columns that ranks split must know of all ranks: (B,T) each. All null: this
 /// rank has all columns, and the softmax is one operation.
 struct SoftmaxSums {
   Tensor max, sum, target;

@@ -16,12 +16,12 @@ namespace ladder {
 /// element per parameter, or one per several parameters (the scales of 8-bit states).
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat);
 
-/// How many ranks share the model as `layout` says. Rank r of more of them has what rank r %
+/// How many ranks split the model as `layout` says. Rank r of more of them has what rank r %
 /// ranks_of() has.
 int64_t ranks_of(const ParamLayout& layout);
 
 /// Calls use(begin, run) for runs of elements that are neighbors here and, from element `begin` on,
-/// in the whole tensor, which has no padding of shards. Of the ranks that share the model, exactly
+/// in the whole tensor, which has no padding of shards. Of the ranks that split the model, exactly
 /// one has each element that is no padding.
 /// @param flat in host memory, of one element per parameter or per several
 void for_flat_runs(const ParamLayout& layout, const Flat& flat,
@@ -29,7 +29,7 @@ void for_flat_runs(const ParamLayout& layout, const Flat& flat,
 
 /// Calls use(s, section) on rank 0 for each section s of the whole, in order, in host memory. The
 /// padding of shards is left out; other padding is zero. All ranks call it.
-/// @param comm the ranks that share the model; null: there is only this rank
+/// @param comm the ranks that split the model; null: there is only this rank
 void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
                      const std::function<void(int64_t s, Tensor section)>& use);
 

@@ -1,4 +1,5 @@
-// CommStream: what a rank communicates while it computes.
+// CommStream: what a rank communicates beside its other messages, in a thread of its own if wanted:
+// then it communicates while it computes.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,9 @@
 
 namespace ladder {
 
-/// Reductions in a group of their own. If wanted, they run in a thread of their own while the rank
-/// computes. All ranks run the same jobs in the same order.
+/// Jobs that communicate, in a group of their own. With a thread they run while the rank computes;
+/// without one, the rank itself does each job when it is given. All ranks run the same jobs in the
+/// same order.
 class CommStream {
  public:
   /// A job communicates. It may call kernels with the Ctx that it gets.

@@ -17,7 +17,7 @@ constexpr int64_t kLeastVocab = 256;  // a text of bytes can have all of them
 
 // What a rank counts in a step in an int64_t (bytes and operations) stays below this: 6 operations
 // per token for each weight, and 24 bytes per token for each of its T scores in at most C heads.
-// Ranks share sequences and blocks. Alternatively they share each layer, but then at most 8 of
+// Ranks split sequences and blocks. Alternatively they split each layer, but then at most 8 of
 // them; and one stage has the whole head.
 void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
   const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));

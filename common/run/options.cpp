@@ -139,7 +139,7 @@ void RunOptions::add_to(CommandLine& line) {
   if (std::ranges::none_of(backends(), is_cpu)) backend = "ref";  // LADDER_CPU_TABLE=OFF
   line.add("--backend", backend, "one of " + backend_names());
   line.add("--ranks", ranks,
-           "ranks that share the work: threads of this program; under mpirun the processes are the "
+           "ranks that split the work: threads of this program; under mpirun the processes are the "
            "ranks");
   line.add("--timeout", timeout,
            "seconds that a rank waits for others before it ends the run; 0: for ever");

@@ -43,7 +43,7 @@ struct RunLayout {
   int64_t batch = 0;          ///< sequences of a step
   int64_t micro_batch = 0;    ///< sequences of one forward on one rank
   int threads = 1;            ///< per rank
-  int64_t experts = 1;        ///< ranks that share the experts of a block: --ep
+  int64_t experts = 1;        ///< ranks that split the experts of a block: --ep
   std::string comm = "none";  ///< Comm::kind(), once the run has begun
 };
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh = {});

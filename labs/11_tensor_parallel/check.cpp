@@ -1,4 +1,4 @@
-// An MLP that ranks share, forward and backward, and a softmax over columns that they share.
+// An MLP that ranks split, forward and backward, and a softmax over columns that they share.
 #include "labs/check.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Two layers whose tokens ranks share, forward and backward: what comes out, what is sent and held,
+// Two layers whose tokens ranks split, forward and backward: what comes out, what is sent and held,
 // and which transfer is under way during which product.
 #include "labs/check.h"
 

@@ -52,7 +52,7 @@ SPLITTING = "04_clipping"  # the first chapter that knows micro-batches
 
 
 def time_chart(runs):
-    """A bar for each run, colored by what its ranks share."""
+    """A bar for each run, colored by what its ranks split."""
     figure, axes = new_figure(0.7 + BAR * len(runs))
     times, most = [run.ms for run in runs], max(max(run.times) for run in runs)
     axes.barh(range(len(runs)), times, height=0.68,

@@ -65,7 +65,7 @@ def line(values, kind=""):
 
 
 def grouped(header, runs, cells):
-    """A table of runs or plans, under a heading for what their ranks share."""
+    """A table of runs or plans, under a heading for what their ranks split."""
     lines, group = [], None
     for run in runs:
         if run.row.group != group:

@@ -53,7 +53,7 @@ class Row:
 
 
 def rows(ranks, backend="cpu", model="small"):
-    """All rows, ordered by what their ranks share. A chapter that is not in the tree has no row."""
+    """All rows, ordered by what their ranks split. A chapter that is not in the tree has no row."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
     n = f"--ranks {ranks}"

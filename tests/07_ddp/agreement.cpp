@@ -100,7 +100,7 @@ TEST_F(RanksThatDiffer, InTheTokenizer) {
 TEST_F(RanksThatDiffer, InTheProgram) {
   const std::vector<std::string> args = small_run("--batch 12 --reduction tree");
   expect_refused(started(args, "08_zero1", args),
-                 "the program is 07_ddp: ranks that share the batch here, but 08_zero1: ");
+                 "the program is 07_ddp: ranks that split the batch here, but 08_zero1: ");
   expect_refused(started(args, "01_sgd", small_run("")),
                  "error: rank 1: --ranks must be 1, not 3: this chapter knows one rank");
 }

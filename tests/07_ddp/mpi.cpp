@@ -98,7 +98,7 @@ TEST_F(MpiDegrees, ThatDoNotSuitTheProcessesAreRefused) {
   for (const auto& [of, processes, flags, says] :
        std::vector<std::tuple<std::string, int, std::string, std::string>>{
            {"11_tensor_parallel", 4, "--tp 2",
-            "--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"},
+            "--tp 2 with 4 ranks: all of them split each layer; legal are --tp 4, or 0"},
            {"12_pipeline_parallel", 4, "--pp 2",
             "--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"},
            {"13_3d_parallel", 4, "--batch 8 --micro-batch 1 --tp 2 --dp 2 --pp 2",

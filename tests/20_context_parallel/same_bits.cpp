@@ -1,4 +1,4 @@
-// 20_context_parallel: ranks that share each sequence have the bits of 06 on one rank, and what
+// 20_context_parallel: ranks that split each sequence have the bits of 06 on one rank, and what
 // goes wrong on purpose is seen. Models have 512 tokens, which 8 ranks can share.
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// 22_expert_parallel: ranks that share experts have the bits of 21 on one rank. Models have
+// 22_expert_parallel: ranks that split experts have the bits of 21 on one rank. Models have
 // two blocks with 8 experts, routed in each way.
 #include <string>
 #include <vector>
