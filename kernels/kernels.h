@@ -54,7 +54,7 @@ struct SgdStep {
   bool nesterov;
 };
 
-/// One step of Adam, AdamW or 8-bit AdamW (chapter 02).
+/// One step of Adam, AdamW (chapter 02) or 8-bit AdamW (chapter 32).
 struct AdamStep {
   float lr;
   float beta1, beta2;
@@ -65,14 +65,14 @@ struct AdamStep {
   float correction2;   ///< 1 - beta2^t
 };
 
-/// One step of Lion (chapter 02).
+/// One step of Lion (chapter 32).
 struct LionStep {
   float lr;
   float beta1, beta2;
   float weight_decay;
 };
 
-/// One step of Adafactor (chapter 02).
+/// One step of Adafactor (chapter 32).
 struct AdafactorStep {
   float lr;
   float beta2;  ///< for this step: 1 - t^-0.8

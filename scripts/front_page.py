@@ -55,6 +55,7 @@ ANSWERS = {
     "28_async_checkpoint": "How long must training wait for a checkpoint, and what survives a crash while it is written?",
     "29_monitor": "Is this run healthy, which layer broke first, and how does it go back?",
     "30_hsdp": "Why gather weights from far away, if near ranks hold a whole model among them?",
+    "32_optimizers": "What does an update read: an element, a block, rows and columns, and who can then own it?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
     "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",
     "25_corpus": "Which documents are worth training on, and why must a choice depend on no order?",

@@ -28,9 +28,9 @@ LONG = "--model llama-tiny --seq-len 512 --batch 2 --micro-batch 1 --steps 6 --r
 BESIDE_CPU = [
     ("01_sgd", f"{SMALL} --momentum 0.9", 1e-3),
     ("02_adamw", SMALL, 1e-3),
-    ("02_adamw", f"{SMALL} --optimizer lion --lr 1e-4", 1e-2),
-    ("02_adamw", f"{SMALL} --optimizer adafactor", 1e-2),
-    ("02_adamw", f"{SMALL} --optimizer adamw8bit", 1e-2),
+    ("32_optimizers", f"{SMALL} --optimizer lion --lr 1e-4", 1e-2),
+    ("32_optimizers", f"{SMALL} --optimizer adafactor", 1e-2),
+    ("32_optimizers", f"{SMALL} --optimizer adamw8bit", 1e-2),
     ("03_schedules", f"{SMALL} --schedule cosine --warmup 2", 1e-3),
     ("04_clipping", f"{SMALL} --micro-batch 2 --clip 1", 1e-3),
     ("05_mixed_precision", f"{SMALL} --precision bf16", 2e-2),

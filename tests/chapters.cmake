@@ -105,3 +105,6 @@ chapter_tests(22_expert_parallel
   memory bytes.cpp)
 chapter_tests(30_hsdp
   memory bytes.cpp)
+chapter_tests(32_optimizers
+  equiv resume.cpp
+  memory memory.cpp)

@@ -23,7 +23,7 @@
 
 namespace ladder {
 
-/// Options of all optimizers of this chapter. Each uses those that it needs.
+/// Options of Adam and AdamW.
 struct AdamWOptions {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
@@ -32,16 +32,9 @@ struct AdamWOptions {
 
   void add_to(CommandLine& line) {
     line.group("02_adamw");
-    line.add(
-        "--beta1", beta1,
-        "share of the first moment kept, in [0, 1); with lion the share of the momentum in the "
-        "step's sign; not used by sgd and adafactor");
-    line.add(
-        "--beta2", beta2,
-        "share of the second moment kept, in [0, 1); with lion the share of its momentum kept; "
-        "not used by sgd and adafactor");
-    line.add("--eps", eps,
-             "added to the root of the second moment; not used by sgd, lion and adafactor");
+    line.add("--beta1", beta1, "share of the first moment kept, in [0, 1); not used by sgd");
+    line.add("--beta2", beta2, "share of the second moment kept, in [0, 1); not used by sgd");
+    line.add("--eps", eps, "added to the root of the second moment; not used by sgd");
     line.add("--weight-decay", weight_decay, "on matrices and embeddings; not used by sgd");
   }
 

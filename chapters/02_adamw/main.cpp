@@ -1,5 +1,5 @@
-// 02_adamw: the same step with a choice of optimizers. Adam with L2, AdamW, Lion, Adafactor and
-// 8-bit AdamW stand beside the SGD of chapter 01.
+// 02_adamw: the same step with a choice of optimizers. Adam with L2 and AdamW stand beside the SGD
+// of chapter 01.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "common/data/text.h"
@@ -28,8 +28,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("02_adamw: Adam, AdamW, Lion, Adafactor and 8-bit AdamW")
-      .read(argc, argv, o.run, o.sgd, o.optimizer);
+  CommandLine("02_adamw: Adam with L2 and AdamW").read(argc, argv, o.run, o.sgd, o.optimizer);
   o.run.refuse_ranks();
   return o;
 }

@@ -1,4 +1,4 @@
-"""The measured tables of chapter 02: six optimizers, and where the decay goes."""
+"""The measured tables of chapter 02: three optimizers, and where the decay goes."""
 
 import math
 
@@ -11,9 +11,6 @@ OPTIMIZERS = [
     ("sgd, momentum 0.9", "--optimizer sgd --momentum 0.9", "$4P$", ["0.01", "0.03", "0.1"]),
     ("adam", "--optimizer adam", "$8P$", ["1e-3", "3e-3", "1e-2"]),
     ("adamw", "--optimizer adamw", "$8P$", ["3e-4", "1e-3", "3e-3"]),
-    ("lion", "--optimizer lion --beta2 0.99 --weight-decay 0.5", "$4P$", ["1e-4", "3e-4", "1e-3"]),
-    ("adafactor", "--optimizer adafactor", "$4\\sum(R+N)$", ["3e-4", "1e-3", "3e-3"]),
-    ("adamw8bit", "--optimizer adamw8bit", "$(2+8/64)P$", ["3e-4", "1e-3", "3e-3"]),
 ]
 DECAYS = ["0", "0.001", "0.01", "0.1", "1"]
 ROUNDS = 6

@@ -1,18 +1,16 @@
-// --optimizer: one of six optimizers, chosen at run time.
+// --optimizer: SGD, Adam with L2 or AdamW, chosen at run time.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "chapters/01_sgd/sgd.h"
-#include "chapters/02_adamw/adafactor.h"
 #include "chapters/02_adamw/adamw.h"
-#include "chapters/02_adamw/adamw8bit.h"
-#include "chapters/02_adamw/lion.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/save/manifest.h"
@@ -20,10 +18,8 @@
 namespace ladder {
 
 /// Decay: Adam adds it to the gradient (L2), AdamW subtracts it from the weights.
-enum class OptimizerKind : uint8_t { Sgd, Adam, AdamW, Lion, Adafactor, AdamW8bit };
-constexpr auto names_of(OptimizerKind) {
-  return std::array{"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"};
-}
+enum class OptimizerKind : uint8_t { Sgd, Adam, AdamW };
+constexpr auto names_of(OptimizerKind) { return std::array{"sgd", "adam", "adamw"}; }
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
@@ -31,11 +27,20 @@ struct OptimizerOptions {
 
   void add_to(CommandLine& line) {
     line.group("02_adamw");
-    line.add("--optimizer", kind, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit");
+    line.add("--optimizer", kind, "sgd, adam (L2) or adamw");
     adamw.add_to(line);
   }
   void check() const { adamw.check(); }
 };
+
+/// @throws UserError if a checkpoint has the states of another optimizer than this run
+inline void check_same_optimizer(std::string_view theirs, std::string_view ours) {
+  if (theirs != ours)
+    throw UserError(
+        "of --optimizer {}, and this run has {}; --load DIR/model.safetensors takes the weights "
+        "alone",
+        theirs, ours);
+}
 
 class Optimizer {
  public:
@@ -46,11 +51,7 @@ class Optimizer {
   /// Bytes of Optim, from the formula of the chosen optimizer.
   static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
                        const OptimizerOptions& options) {
-    if (options.kind == OptimizerKind::Sgd) return Sgd::bytes(layout, sgd);
-    if (options.kind == OptimizerKind::Lion) return Lion::bytes(layout);
-    if (options.kind == OptimizerKind::Adafactor) return Adafactor::bytes(layout);
-    if (options.kind == OptimizerKind::AdamW8bit) return AdamW8bit::bytes(layout);
-    return AdamW::bytes(layout);
+    return options.kind == OptimizerKind::Sgd ? Sgd::bytes(layout, sgd) : AdamW::bytes(layout);
   }
 
   /// One update of all parameters. params, grads F32.
@@ -74,28 +75,20 @@ class Optimizer {
   }
   nlohmann::json state() const { return {{"name", to_string(kind_)}, {"updates", updates_}}; }
   void set_state(const nlohmann::json& state) {
-    const auto name = state.at("name").get<std::string>();
-    if (name != to_string(kind_))
-      throw UserError(
-          "of --optimizer {}, and this run has {}; --load DIR/model.safetensors takes the weights "
-          "alone",
-          name, to_string(kind_));
+    check_same_optimizer(state.at("name").get<std::string>(), to_string(kind_));
     updates_ = count_in(state.at("updates"));
   }
   /// Checkpoints of chapter 01 have no such state, and SGD needs none.
   bool needs_state() const { return kind_ != OptimizerKind::Sgd; }
 
  private:
-  using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;
+  using Rule = std::variant<Sgd, AdamW>;
 
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizerOptions& options) {
     if (options.kind == OptimizerKind::Sgd) return Sgd(arena, layout, sgd);
     if (sgd.momentum != 0)
       throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
-    if (options.kind == OptimizerKind::Lion) return Lion(arena, layout, options.adamw);
-    if (options.kind == OptimizerKind::Adafactor) return Adafactor(arena, layout, options.adamw);
-    if (options.kind == OptimizerKind::AdamW8bit) return AdamW8bit(arena, layout, options.adamw);
     return AdamW(arena, layout, options.adamw, /*decoupled=*/options.kind == OptimizerKind::AdamW);
   }
 

@@ -5,7 +5,7 @@ from measure import run, short_text, table
 PARENT, CHAPTER = "07_ddp", "08_zero1"
 MODEL = "--model small --batch 8 --steps 2"
 CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm"]
-OPTIMIZERS = ["sgd --momentum 0", "sgd --momentum 0.9", "lion", "adamw8bit", "adamw"]
+OPTIMIZERS = ["sgd --momentum 0", "sgd --momentum 0.9", "adamw"]
 
 
 def total(r):

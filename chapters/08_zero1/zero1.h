@@ -20,24 +20,13 @@
 #include <string>
 #include <vector>
 
-#include "chapters/02_adamw/optimizer.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/07_ddp/ddp.h"
 #include "common/comm/chunks.h"
-#include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/comm_stream.h"
 
 namespace ladder {
-
-/// @throws UserError if an option needs whole rows or columns, because ranks have only chunks
-inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
-  if (ranks > 1 && optimizer.kind == OptimizerKind::Adafactor)
-    throw UserError(
-        "--optimizer adafactor has means over whole rows and columns, and {} ranks hold chunks of "
-        "them; legal are sgd, adam, adamw, lion, adamw8bit",
-        ranks);
-}
 
 /// Like Weights (chapter 05), but a rank has only its own chunks of the master:
 ///

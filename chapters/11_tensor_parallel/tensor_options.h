@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "chapters/02_adamw/optimizer.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -68,16 +67,6 @@ struct TensorParallelOptions {
     all.tp = t;
     all.sequence_ranks = sequence_ranks(gpt, t);
     return all;
-  }
-
-  /// @throws UserError if an option needs whole tensors, because ranks have only parts
-  static void check(const OptimizerOptions& optimizer, int64_t tp) {
-    if (tp == 1) return;
-    if (optimizer.kind == OptimizerKind::Adafactor || optimizer.kind == OptimizerKind::AdamW8bit)
-      throw UserError(
-          "--optimizer {} has a number for a whole row or block of a tensor, and {} ranks share "
-          "it; legal are sgd, adam, adamw, lion",
-          to_string(optimizer.kind), tp);
   }
 
  private:

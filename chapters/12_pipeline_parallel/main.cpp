@@ -70,9 +70,7 @@ struct Layout {
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    o.pp.check(o.optimizer, stage.rank.size);
-  }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------

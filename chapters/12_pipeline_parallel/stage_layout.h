@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/02_adamw/optimizer.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
@@ -68,15 +67,6 @@ struct PipelineOptions {
                       each(stages) > 1 ? fmt::format(": {} parts on each", each(stages)) : "",
                       gpt.layers, fmt::join(legal, ", "));
     return {rank, stages, each(stages)};
-  }
-
-  /// @throws UserError if an option needs tensors that lie on different stages
-  static void check(const OptimizerOptions& optimizer, int64_t stages) {
-    if (stages > 1 && optimizer.kind == OptimizerKind::Adafactor)
-      throw UserError(
-          "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "
-          "does not collect from {} stages; legal are sgd, adam, adamw, lion, adamw8bit",
-          stages);
   }
 
  private:

@@ -88,7 +88,7 @@ struct Layout {
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_mesh(mesh, o.optimizer); }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------

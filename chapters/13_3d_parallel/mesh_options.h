@@ -110,12 +110,4 @@ struct MeshOptions {
   }
 };
 
-/// Makes the checks of the three chapters that have these axes.
-/// @throws UserError if an option needs what ranks have only in parts
-inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer) {
-  TensorParallelOptions::check(optimizer, mesh[Axis::Tensor]);
-  check_sharding(optimizer, mesh[Axis::Data]);
-  PipelineOptions::check(optimizer, mesh[Axis::Pipeline]);
-}
-
 }  // namespace ladder

@@ -78,7 +78,7 @@ struct Layout {
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = o.offload.plan(recompute.plan(o.precision.plan()));
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------

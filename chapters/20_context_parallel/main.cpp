@@ -82,7 +82,7 @@ struct Layout {
   ActivationPlan acts = recompute.plan(o.precision.plan());
   ContextShape context{own, gpt, acts.dtype};
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------

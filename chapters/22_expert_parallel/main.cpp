@@ -93,7 +93,7 @@ struct Layout {
   ExchangeShape exchange{gpt, micro, o.parallel.ep, capacity, acts.dtype};
   ExpertSizes experts = exchange.own;  ///< this rank's experts, and what may come to them
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------

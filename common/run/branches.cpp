@@ -28,7 +28,8 @@ const std::vector<Branch>& branches() {
       {"29_monitor",
        {"--events", "--event-clock", "--peak-tflops", "--watch-every", "--alarms",
         "--alarm-deviations", "--rewind", "--skip-batches", "--plant"}},
-      {"30_hsdp", {"--replicas"}}};
+      {"30_hsdp", {"--replicas"}},
+      {"32_optimizers", {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor"}}};
   return all;
 }
 

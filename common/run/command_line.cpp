@@ -215,7 +215,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
     const auto refuse_branch = [flag = std::string(flag), legal = rules.legal](std::string& text) {
       const bool known = std::find(legal.begin(), legal.end(), text) != legal.end();
       const std::string branch = known ? "" : branch_of(flag + " " + text);
-      if (!branch.empty()) throw UserError("{}", branch);
+      if (!branch.empty()) throw UserError("{}; legal here are {}", branch, fmt::join(legal, ", "));
       return std::string();
     };
     option->check(CLI::Validator(refuse_branch, ""))->check(CLI::IsMember(rules.legal));

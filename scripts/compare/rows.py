@@ -74,6 +74,7 @@ def rows(ranks, backend="cpu", model="small"):
         Row("06-full", "06_checkpointing", "full recomputation", "--recompute full"),
         Row("07", "07_ddp", "DDP", n),
         Row("08", "08_zero1", "ZeRO-1", n),
+        Row("32", "32_optimizers", "ZeRO-1, Lion", f"{n} --optimizer lion --lr 3e-4", "another optimizer"),
         Row("09", "09_zero2", "ZeRO-2", n),
         Row("10", "10_zero3", "ZeRO-3", n),
         Row("28", "28_async_checkpoint", "ZeRO-3, nothing saved", n),

@@ -50,7 +50,7 @@ TEST_P(RanksControls, AFaultIsTold) {
 
 TEST_P(RanksControls, AnotherOptimizersStateDiffers) {
   const std::string flags =
-      "--batch 8 --clip 1 --optimizer adamw8bit --precision fp16 --loss-scale 1024 ";
+      "--batch 8 --clip 1 --optimizer adam --precision fp16 --loss-scale 1024 ";
   const Trace whole = trace("06_checkpointing", flags);
   trace(GetParam().chapter, flags + "--ranks 2 --save half", {0, kHalf});
   trace(GetParam().chapter, flags + "--ranks 2 --save other --seed 2", {0, kHalf});

@@ -259,7 +259,7 @@ TEST(BranchFlags, AreNamed) {
 TEST(BranchFlags, AreNamedByTheirValue) {
   parse_branch({"--precision", "bf16"});
   EXPECT_USER_ERROR(parse_branch({"--precision", "fp8"}),
-                    "--precision fp8 belongs to 16_fp8: run ch16_fp8");
+                    "--precision fp8 belongs to 16_fp8: run ch16_fp8; legal here are fp32, bf16");
   EXPECT_USER_ERROR(parse_branch({"--precision", "fp4"}), "fp4 not in {fp32,bf16}");
 }
 

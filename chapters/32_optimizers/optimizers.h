@@ -1,0 +1,115 @@
+// --optimizer: those of chapter 02, and what this chapter adds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/32_optimizers/adafactor.h"
+#include "chapters/32_optimizers/adamw8bit.h"
+#include "chapters/32_optimizers/lion.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "common/save/manifest.h"
+
+namespace ladder {
+
+/// The first three are those of OptimizerKind, in its order.
+enum class OptimizersKind : uint8_t { Sgd, Adam, AdamW, Lion, AdamW8bit, Adafactor };
+constexpr auto names_of(OptimizersKind) {
+  return std::array{"sgd", "adam", "adamw", "lion", "adamw8bit", "adafactor"};
+}
+
+struct OptimizersOptions {
+  OptimizersKind kind = OptimizersKind::AdamW;
+  AdamWOptions adamw;
+
+  void add_to(CommandLine& line) {
+    line.group("02_adamw");
+    line.add("--optimizer", kind,
+             "sgd, adam (L2), adamw, lion, adamw8bit or adafactor; lion weighs its momentum by "
+             "--beta1 and keeps it by --beta2, adafactor uses neither");
+    adamw.add_to(line);
+  }
+  void check() const { adamw.check(); }
+
+  /// Whether chapter 02 has it.
+  bool is_plain() const { return kind <= OptimizersKind::AdamW; }
+  OptimizerOptions plain() const {
+    return {.kind = static_cast<OptimizerKind>(kind), .adamw = adamw};
+  }
+
+  /// @throws UserError if it needs whole rows or columns, because ranks have only chunks
+  void check_sharding(int64_t ranks) const {
+    if (ranks > 1 && kind == OptimizersKind::Adafactor)
+      throw UserError(
+          "--optimizer adafactor has means over whole rows and columns, and {} ranks hold chunks "
+          "of them; legal are sgd, adam, adamw, lion, adamw8bit",
+          ranks);
+  }
+};
+
+class Optimizers {
+ public:
+  Optimizers(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
+             const OptimizersOptions& options)
+      : kind_(options.kind), rule_(make(arena, layout, sgd, options)) {}
+
+  /// Bytes of Optim, from the formula of the chosen optimizer.
+  static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
+                       const OptimizersOptions& options) {
+    if (options.kind == OptimizersKind::Lion) return Lion::bytes(layout);
+    if (options.kind == OptimizersKind::AdamW8bit) return AdamW8bit::bytes(layout);
+    if (options.kind == OptimizersKind::Adafactor) return Adafactor::bytes(layout);
+    return Optimizer::bytes(layout, sgd, options.plain());
+  }
+
+  /// One update of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr) {
+    ++updates_;
+    if (auto* const plain = std::get_if<Optimizer>(&rule_))
+      return plain->step(ctx, params, grads, lr);
+    const Span span(ctx, "optimizer_step");
+    std::visit(
+        [&](auto& rule) {
+          if constexpr (!std::is_same_v<decltype(rule), Optimizer&>)
+            rule.step(ctx, params, grads, lr, updates_);
+        },
+        rule_);
+  }
+
+  /// What the next step needs from a checkpoint, in the form of chapter 02.
+  std::vector<NamedTensor> tensors() const {
+    return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
+  }
+  nlohmann::json state() const { return {{"name", to_string(kind_)}, {"updates", updates_}}; }
+  void set_state(const nlohmann::json& state) {
+    check_same_optimizer(state.at("name").get<std::string>(), to_string(kind_));
+    updates_ = count_in(state.at("updates"));
+    if (auto* const plain = std::get_if<Optimizer>(&rule_)) plain->set_state(state);
+  }
+  bool needs_state() const { return kind_ != OptimizersKind::Sgd; }
+
+ private:
+  using Rule = std::variant<Optimizer, Lion, AdamW8bit, Adafactor>;
+
+  static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
+                   const OptimizersOptions& options) {
+    if (options.is_plain()) return Optimizer(arena, layout, sgd, options.plain());
+    if (sgd.momentum != 0)
+      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
+    if (options.kind == OptimizersKind::Lion) return Lion(arena, layout, options.adamw);
+    if (options.kind == OptimizersKind::AdamW8bit) return AdamW8bit(arena, layout, options.adamw);
+    return Adafactor(arena, layout, options.adamw);
+  }
+
+  OptimizersKind kind_;
+  Rule rule_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace ladder

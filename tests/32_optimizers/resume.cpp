@@ -1,0 +1,33 @@
+// What a resume needs of the optimizers of this chapter: without it a run goes on as another.
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+class OptimizersControls : public SameTraceSmall {};
+
+TEST_F(OptimizersControls, ResumeNeedsTheirStates) {
+  for (const std::string name : {"lion", "adafactor", "adamw8bit"}) {
+    const std::string flags = "--optimizer " + name;
+    const Trace whole = trace("32_optimizers", flags);
+    trace("32_optimizers", flags + " --save half", {0, kHalf});
+    trace("32_optimizers", flags + " --save other --seed 2", {0, kHalf});
+    take_optimizer(path("half"), path("other"));
+    const Trace then = trace("32_optimizers", flags + " --load half", {kHalf, kSteps});
+    EXPECT_TRUE(different_trace(whole, then)) << name;
+  }
+}
+
+TEST_F(OptimizersControls, ResumeNeedsTheCountOfUpdates) {
+  for (const std::string name : {"adafactor", "adamw8bit"}) {
+    const std::string flags = "--optimizer " + name;
+    const Trace whole = trace("32_optimizers", flags);
+    trace("32_optimizers", flags + " --save half", {0, kHalf});
+    set_state(path("half"), "optimizer", {{"name", name}, {"updates", kHalf + 1}});
+    const Trace then = trace("32_optimizers", flags + " --load half", {kHalf, kSteps});
+    EXPECT_TRUE(different_trace(whole, then)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
