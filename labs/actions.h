@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 #include "common/error.h"
 #include "labs/check.h"
 

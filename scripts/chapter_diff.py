@@ -4,6 +4,7 @@
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from marked import ROOT, Stale, replaced, settle, tell
 
 MARK = re.compile(r"^<!-- quote: (\S+) \| (.+?)(?: \.\.\. (.+))? -->$")
 END = "<!-- quote:end -->"
+PART = re.compile(r"^<!-- diff of: (.*?) ?\| (.+?) -->$", re.MULTILINE)
+UNIT = re.compile(r"(?:struct|class|enum class) (\w+)|[\w:<>&*, ]*?\b(\w+)\(")
 AROUND = 3  # lines shown around those that no parent has
 
 
@@ -47,9 +50,52 @@ def new_lines(root, row):
     return "\n".join(out)
 
 
+def units(text):
+    """(name, text) of each function and type of a source, with what stands before it; at last the rest."""
+    found, begin, lines, name = [], 0, text.splitlines(keepends=True), None
+    for i, line in enumerate(lines):
+        opened = UNIT.match(line) if name is None and line[0] not in "/#}" and not line.startswith("namespace") else None
+        name = opened[1] or opened[2] if opened else name
+        if name and line.rstrip() in ("}", "};"):
+            found.append((name, "".join(lines[begin:i + 1])))
+            begin, name = i + 1, None
+    return [*found, ("", "".join(lines[begin:]))]
+
+
+def in_parts(root, row, parts):
+    """The diff in parts, one after the other: [(title, names of what it changes)], where `...` stands for all
+    that no other part names. A part with a title is folded away."""
+    old, new = (dict(units((root / main_of(name)).read_text(encoding="utf-8"))) for name in (*row.parents, row.name))
+    order = list(new)
+    for name in old:
+        if name not in new:
+            order.insert(order.index(list(old)[list(old).index(name) - 1]) + 1, name)
+    named, shown = {name for _, names in parts for name in names}, []
+    for title, names in parts:
+        before = "".join(old.get(name, "") for name in order)
+        for name in order:
+            if name in names or ("..." in names and name not in named):
+                old[name] = new.get(name, "")
+        with tempfile.TemporaryDirectory() as folder:
+            for at, text in (("old", before), ("new", "".join(old.get(name, "") for name in order))):
+                Path(folder, at).write_text(text, encoding="utf-8")
+            words = ["diff", "--unified", "--label", main_of(row.parents[0]), "--label", main_of(row.name), "old", "new"]
+            text = subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout.rstrip("\n")
+        block = f"```diff\n{text}\n```"
+        shown.append(f"<details><summary>{title}</summary>\n\n{block}\n\n</details>" if title else block)
+    if old != {name: new.get(name, "") for name in order}:
+        raise Stale("its parts of the diff leave something out: one wants the name ...")
+    return "\n\n".join(shown)
+
+
 def with_diff(root, row):
-    shown = new_lines(root, row) if len(row.parents) > 1 else diffs(root, row)
-    return lambda text: replaced(text, "diff", f"```diff\n{shown}\n```")
+    def make(text):
+        parts = [(found[1], found[2].split()) for found in PART.finditer(text)]
+        if parts:
+            return replaced(text, "diff", in_parts(root, row, parts))
+        shown = new_lines(root, row) if len(row.parents) > 1 else diffs(root, row)
+        return replaced(text, "diff", f"```diff\n{shown}\n```")
+    return make
 
 
 def quoted(root, name, first, last):

@@ -8,7 +8,12 @@
 # Without a number: every chapter that has a parent, and the pages in docs/. In the README the diff
 # stands between the lines <!-- diff:begin --> and <!-- diff:end -->. Whole diffs to several parents
 # would be one long list of what the other parents have: there the README shows the lines that no
-# parent has.
+# parent has. A long diff to one parent may be shown in parts, in this order:
+#
+#     <!-- diff of: TITLE | NAMES -->
+#
+# with the names of functions and types of main.cpp; "..." stands for what no other part names. A part
+# with a title is folded away under it.
 #
 # Quotes of other files, for lines that make an idea work and stand in no diff, are written and checked
 # with it. A quote stands between two marks:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Fills the measured tables of a chapter's README from real runs.
 
-    scripts/measure.py 02        runs chapters/02_adamw/measure.py and rewrites its README
+    scripts/measure.py 02        runs chapters/02_adamw/proof/measure.py and rewrites its README
 
 The tables stand between <!-- measured:begin --> and <!-- measured:end -->. Needs build/cpu and,
 for chapters that draw charts, python3-matplotlib. Times are of this machine, named above the
@@ -154,7 +154,7 @@ def commit():
 
 
 def main():
-    known = {path.parent.name[:2]: path for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*/measure.py"))}
+    known = {path.parents[1].name[:2]: path for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*/proof/measure.py"))}
     if len(sys.argv) != 2 or sys.argv[1] not in known:
         print(f"measure.py: usage: scripts/measure.py NN, where NN is one of {', '.join(known)}", file=sys.stderr)
         sys.exit(2)
@@ -165,7 +165,7 @@ def main():
     chapter = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(chapter)
 
-    readme = found.parent / "README.md"
+    readme = found.parents[1] / "README.md"
     origin = f"Measured on: {machine()}; commit {commit()}; `scripts/measure.py {sys.argv[1]}`."
     readme.write_text(replaced(readme.read_text(), "measured", f"{origin}\n\n{chapter.measure()}"))
 

@@ -8,7 +8,7 @@
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/recompute.h"
-#include "chapters/12_pipeline_parallel/bubble.h"
+#include "chapters/12_pipeline_parallel/proof/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "common/data/text.h"
@@ -64,7 +64,9 @@ struct Layout {
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
-  StageLayout stage{o.pp, gpt, rank, o.run.ranks, GA};
+  /// The schedule: what each stage does in a step, in order.
+  Pipeline pipeline = o.pp.pipeline(gpt, o.run.ranks, GA);
+  StageLayout stage{o.pp, gpt, rank, pipeline};
   ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.rank};  ///< of this stage's parts
   // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
@@ -221,7 +223,7 @@ void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, i
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
-  const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
+  const bool input = wants_input(action.what), weight = wants_weight(action.what);
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
   for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {  // the last block first
@@ -238,9 +240,9 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  if (m.stage.message(f, action.what)) return;  // sent, or received
+  if (m.stage.send_or_receive(f, action.what)) return;  // sent, or received
   if (action.what == Do::Forward) return forward(m, f);
-  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+  if (f.head && wants_input(action.what)) head(m, f, scale, action.micro, GA);
   backward(m, f, action, GA);
 }
 
@@ -336,7 +338,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, layout.stage.extra_flops(layout.recompute, layout.batch));
   log.traffic(layout.stage.traffic(layout.acts, layout.batch), m.stage.sent(log));
-  m.stage.report(log);
+  m.stage.report(log, layout.pipeline);
   log.finish(validate(layout, m, text));
 }
 

@@ -103,6 +103,10 @@ struct Pipeline {
 inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
 inline bool is_receive(Do what) { return what == Do::RecvActivation || what == Do::RecvGradient; }
 
+/// Which gradients a backward computes: of the input, of the weights, or both.
+inline bool wants_input(Do what) { return what == Do::Backward || what == Do::BackwardInput; }
+inline bool wants_weight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
+
 /// Whether the micro-batch needs nothing more in its part after this action.
 inline bool ends_flight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
 

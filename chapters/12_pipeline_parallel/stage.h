@@ -15,10 +15,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/mailbox.h"
 #include "chapters/12_pipeline_parallel/part_grads.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/proof/bubble.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "common/comm/comm.h"
 #include "common/data/text.h"
@@ -113,7 +113,7 @@ class Stage {
   }
   /// Sends or receives what `what` says. Outputs go to the next stage and become its inputs; their
   /// gradients come back. Returns false if `what` is no message.
-  bool message(const InFlight& f, Do what) {
+  bool send_or_receive(const InFlight& f, Do what) {
     switch (what) {
       case Do::RecvActivation: activations.recv(f.acts.embed); break;
       case Do::SendActivation: activations.send(f.out()); break;
@@ -134,8 +134,11 @@ class Stage {
     CHECK(in_flight_ == 0, "{} micro-batches are still in flight at the end of a step", in_flight_);
   }
 
-  /// Reports on rank 0 what the stage did in the last step, and its bubble. All stages call it.
-  void report(RunLog& log) const { report_pipeline(log, stages_, plan_->pipeline(), times, most_); }
+  /// Reports on rank 0 what the stage did in the last step of `pipeline`, and its bubble. All
+  /// stages call it.
+  void report(RunLog& log, const Pipeline& pipeline) const {
+    report_pipeline(log, stages_, pipeline, times, most_);
+  }
   /// Counts in the report what it sends.
   void show(RunLog& log) const {
     log.count(activations.group());

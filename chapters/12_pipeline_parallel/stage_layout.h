@@ -13,7 +13,7 @@
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -69,6 +69,13 @@ struct PipelineOptions {
     return {rank, stages, each(stages)};
   }
 
+  /// The schedule of all stages, checked. @throws UserError as stage() and make_pipeline() do
+  Pipeline pipeline(const GptConfig& gpt, int64_t stages, int64_t micros) const {
+    Pipeline all = make_pipeline(kind, stages, stage(gpt, 0, stages).chunks, micros);
+    check_pipeline(all);
+    return all;
+  }
+
  private:
   bool interleaved() const { return kind == PipelineKind::Interleaved; }
 };
@@ -88,24 +95,18 @@ struct StageLayout {
   int64_t micros;               ///< GA, micro-batches of a step
   std::vector<Action> actions;  ///< what this stage does in a step, in order
 
-  /// @throws UserError as PipelineOptions::stage() and make_pipeline() do
-  StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages,
-              int64_t micros_)
-      : rank(options_.stage(gpt_, rank_, stages)),
+  /// @param all the schedule, as options_.pipeline() makes it
+  StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_,
+              const Pipeline& all)
+      : rank(options_.stage(gpt_, rank_, all.stages)),
         gpt(gpt_),
         part(gpt_),
         options(options_),
-        micros(micros_),
-        actions(pipeline().lists[static_cast<size_t>(rank_)]) {
+        micros(all.micros),
+        actions(all.lists[static_cast<size_t>(rank_)]) {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of all stages, checked.
-  Pipeline pipeline() const {
-    Pipeline all = make_pipeline(options.kind, rank.size, rank.chunks, micros);
-    check(all);
-    return all;
-  }
   /// The stage that has the head. Losses and logits come from it.
   int last() const { return static_cast<int>(rank.size) - 1; }
 

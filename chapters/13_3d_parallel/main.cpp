@@ -11,12 +11,12 @@
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
-#include "chapters/12_pipeline_parallel/bubble.h"
+#include "chapters/12_pipeline_parallel/proof/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "chapters/13_3d_parallel/mesh_options.h"
-#include "chapters/13_3d_parallel/plan.h"
-#include "chapters/13_3d_parallel/plan_text.h"
+#include "chapters/13_3d_parallel/proof/plan.h"
+#include "chapters/13_3d_parallel/proof/plan_text.h"
 #include "common/comm/mesh.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -79,7 +79,9 @@ struct Layout {
   int64_t share = o.ddp.share(batch, dp);     ///< sequences of a step on one rank
   int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
   int64_t GA = share / micro;                 ///< micro-batches of a step
-  StageLayout stage{o.pp, gpt, at[Axis::Pipeline], mesh[Axis::Pipeline], GA};
+  /// The schedule: what each stage does in a step, in order.
+  Pipeline pipeline = o.pp.pipeline(gpt, mesh[Axis::Pipeline], GA);
+  StageLayout stage{o.pp, gpt, at[Axis::Pipeline], pipeline};
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
   /// stage.rank says which blocks the stage has.
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
@@ -262,7 +264,7 @@ void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, int64_
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
-  const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
+  const bool input = wants_input(action.what), weight = wants_weight(action.what);
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
   for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {  // the last block first
@@ -281,9 +283,9 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  if (m.stage.message(f, action.what)) return;  // sent, or received
+  if (m.stage.send_or_receive(f, action.what)) return;  // sent, or received
   if (action.what == Do::Forward) return forward(m, f);
-  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+  if (f.head && wants_input(action.what)) head(m, f, scale, action.micro, GA);
   backward(m, f, action, GA);
 }
 
@@ -412,7 +414,7 @@ void run(Options o, Comm& comm) {
                             {Axis::Data, m.comm_stream.sent()},
                             {Axis::Pipeline, m.stage.sent(log)}};
   report_axes(log, comm, plan.of(comm.rank()).sent, sent);
-  m.stage.report(log);
+  m.stage.report(log, layout.pipeline);
   log.finish(validate(layout, m, text));
 }
 

@@ -63,7 +63,7 @@ inline constexpr std::array kExplanations = {
                 "latency)",
                 "chapters/12_pipeline_parallel/stage_layout.h, message()"},
     Explanation{"bubble", "end of all stages on the clock - m (F + I + W) of the slowest stage",
-                "chapters/12_pipeline_parallel/pipeline_clock.h, simulate()"},
+                "chapters/12_pipeline_parallel/proof/pipeline_clock.h, simulate()"},
     Explanation{
         "data",
         "what the last backward does not hide of the reduce-scatter + what the first "

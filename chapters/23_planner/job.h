@@ -10,7 +10,7 @@
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 #include "chapters/16_fp8/fp8.h"
 #include "chapters/20_context_parallel/context.h"
 #include "common/model/activations.h"

@@ -197,7 +197,7 @@ class LadderMemory {
     options.pp = static_cast<int>(l_.pp);
     options.kind = l_.schedule;
     if (l_.chunks > 1) options.chunks = static_cast<int>(l_.chunks);
-    const StageLayout stage(options, job_.gpt, s, l_.pp, GA_);
+    const StageLayout stage(options, job_.gpt, s, options.pipeline(job_.gpt, l_.pp, GA_));
     const ParamLayout params(job_.gpt, l_.dp, {0, l_.tp}, stage.rank), shard = params.shard(0);
     const Recompute recompute(l_.recompute, stage.part.layers, /*at_once=*/false);
     const ActivationPlan acts =

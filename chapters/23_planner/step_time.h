@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/stage_time.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "labs/actions.h"
 
 namespace ladder::lab {

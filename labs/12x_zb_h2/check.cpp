@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "labs/12x_zb_h2/zb_h2.h"
 #include "labs/actions.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/stage_layout.h"
-#include "chapters/13_3d_parallel/plan.h"
+#include "chapters/13_3d_parallel/proof/plan.h"
 #include "common/comm/mesh.h"
 #include "labs/ranks.h"
 
@@ -136,7 +136,7 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   gpt.seq_len = sheet.pick<int64_t>("tokens", {32, 64});
   const int64_t sequences = 2 * c.stages;
   for (int64_t s = 0; s < c.stages; ++s) {
-    const StageLayout stage(c.pipeline, gpt, s, c.stages, sequences);
+    const StageLayout stage(c.pipeline, gpt, s, c.pipeline.pipeline(gpt, c.stages, sequences));
     const Recompute recompute(c.recompute, stage.part.layers, /*at_once=*/false);
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;

@@ -23,7 +23,7 @@ void for_all_pipelines(F&& f) {
         }
 }
 
-/// Leaves the last weight gradient of a list out. check() refuses such a list.
+/// Leaves the last weight gradient of a list out. check_pipeline() refuses such a list.
 inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
   const auto has = [](const Action& a) { return ends_flight(a.what); };
   const auto last = std::find_if(list.rbegin(), list.rend(), has);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "tests/12_pipeline_parallel/all_pipelines.h"
 #include "tests/common/run_files.h"

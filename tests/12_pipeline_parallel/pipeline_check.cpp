@@ -1,6 +1,6 @@
 // Every pipeline is right, with as many micro-batches in flight as the formula says; and the
 // checker refuses what is wrong, saying where.
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,9 @@ namespace ladder::test {
 namespace {
 
 TEST(PipelineCheck, AllAreRight) {
-  for_all_pipelines(
-      [](const Pipeline& pipeline) { EXPECT_NO_THROW(check(pipeline)) << title(pipeline); });
+  for_all_pipelines([](const Pipeline& pipeline) {
+    EXPECT_NO_THROW(check_pipeline(pipeline)) << title(pipeline);
+  });
 }
 
 TEST(PipelineCheck, AsManyInFlightAsPromised) {
@@ -36,13 +37,13 @@ TEST(PipelineCheck, InFlightOfFourStages) {
   EXPECT_EQ(promised("zb-h1", 1), (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
-// What the mutants of chapters 12 and 13 do (CMakeLists.txt): check() refuses it.
+// What the mutants of chapters 12 and 13 do (CMakeLists.txt): check_pipeline() refuses it.
 TEST(PipelineCheck, AllAreWrongWithoutTheLastWeightGradient) {
   for_all_pipelines([](const Pipeline& whole) {
     for (int64_t s = 0; s < whole.stages; ++s) {
       Pipeline without = whole;
       leave_out_last_weight_gradient(without.lists[s]);
-      EXPECT_THROW(check(without), CheckError) << title(whole) << ", stage " << s;
+      EXPECT_THROW(check_pipeline(without), CheckError) << title(whole) << ", stage " << s;
       EXPECT_NO_THROW(walk(without, [](const Turn&, const std::optional<Turn>&) {}));
     }
   });
@@ -85,7 +86,7 @@ class SpoiltPipeline : public ::testing::Test {
     return "";
   }
   void expect_refused(const std::string& says) const {
-    const std::string message = refusal([&] { check(pipeline); });
+    const std::string message = refusal([&] { check_pipeline(pipeline); });
     EXPECT_NE(message.find(says), std::string::npos) << "says: " << message << "\nnot: " << says;
   }
   /// All micro-batches through the first chunk, then all through the second; and back.

@@ -1,5 +1,5 @@
 // The simulated clock against the formulas, against times worked out by hand, and as a picture.
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // The text of a plan, and the formula of what tensor ranks send, by stage.
-#include "chapters/13_3d_parallel/plan_text.h"
+#include "chapters/13_3d_parallel/proof/plan_text.h"
 
 #include <gtest/gtest.h>
 
 #include "chapters/11_tensor_parallel/traffic.h"
 #include "chapters/13_3d_parallel/mesh_options.h"
-#include "chapters/13_3d_parallel/plan.h"
+#include "chapters/13_3d_parallel/proof/plan.h"
 #include "tests/common/run_files.h"
 
 namespace ladder::test {
@@ -59,7 +59,7 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
       options.pp = static_cast<int>(pp);
       int64_t sum = 0;
       for (int64_t s = 0; s < pp; ++s) {
-        const StageLayout stage(options, gpt, s, pp, /*micros=*/1);
+        const StageLayout stage(options, gpt, s, options.pipeline(gpt, pp, /*micros=*/1));
         sum += tp_traffic_of_stage(stage, acts,
                                    Recompute("none", stage.part.layers, /*at_once=*/false), B);
       }
@@ -79,7 +79,7 @@ class PlanBubble : public ::testing::Test {
     options.kind = *named<PipelineKind>(schedule);
     GptConfig gpt = preset("gpt2-1558m");
     gpt.layers = 24;
-    return {options, gpt, 0, 8, /*micros=*/24};
+    return {options, gpt, 0, options.pipeline(gpt, 8, /*micros=*/24)};
   }
   std::string text(const std::string& f_b_w, const std::string& recompute = "none") const {
     MeshOptions options;

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/flops.h"
 #include "chapters/23_planner/search.h"

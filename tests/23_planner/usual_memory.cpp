@@ -90,7 +90,7 @@ TEST(UsualBytes, StagesArePlannedAsByChapter12) {
             std::string(policy) == "every:2" && layout.chunks == 2 ? "every:1" : policy;
         PipelineOptions options;
         options.kind = kind;
-        const StageLayout stage(options, of.gpt, s, 4, layout.micros(of));
+        const StageLayout stage(options, of.gpt, s, options.pipeline(of.gpt, 4, layout.micros(of)));
         const Recompute recompute(layout.recompute, stage.part.layers, /*at_once=*/false);
         ActivationPlan wanted = stage.plan(of.precision.plan(), recompute);
         const ActivationPlan got = activations_of(of, layout, s);

@@ -3,7 +3,7 @@
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
 descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. No
-circles, between files or between folders. Headers of the project are included in quotes, by their
+circles, between files or between folders; a chapter's proof/ counts with the chapter. Headers of the project are included in quotes, by their
 path from the root.
 
 Where CMake chooses between folders of headers, a bare name stands for one of each.
@@ -69,7 +69,7 @@ def check(root):
                 faults.append(f"{here}: {fault}")
             elif bracket == '"' and not is_chosen(root, here, name):
                 files.setdefault(str(here), set()).add(name)
-                ends = str(here.parent), name.rpartition("/")[0]
+                ends = [folder.removesuffix("/proof") for folder in (str(here.parent), name.rpartition("/")[0])]
                 if ends[0] != ends[1]:
                     folders.setdefault(ends[0], set()).add(ends[1])
     for graph in [files, folders]:

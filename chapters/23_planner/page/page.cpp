@@ -14,7 +14,7 @@
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "chapters/23_planner/answer.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/explain.h"

@@ -213,7 +213,7 @@ inline void check_in_flight(const Pipeline& pipeline, int64_t s) {
 }
 
 /// @throws CheckError that names the stage, the action and what is wrong with it
-inline void check(const Pipeline& pipeline) {
+inline void check_pipeline(const Pipeline& pipeline) {
   CHECK(std::ssize(pipeline.lists) == pipeline.stages, "{} lists for {} stages",
         pipeline.lists.size(), pipeline.stages);
   for (int64_t s = 0; s < pipeline.stages; ++s) {

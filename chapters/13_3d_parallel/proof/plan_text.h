@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
-#include "chapters/13_3d_parallel/plan.h"
+#include "chapters/13_3d_parallel/proof/plan.h"
 #include "common/comm/comm.h"
 #include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"

@@ -6,7 +6,7 @@ import statistics
 from measure import both, run, short_text, table
 from plot import GREY, pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 CHAPTER = "19_llama"
 TINY = "--model tiny --batch 12 --steps 600 --lr 2e-3 --beta2 0.99 --schedule cosine --warmup 60 --clip 1"
 SEEDS = [1, 2]

@@ -7,7 +7,7 @@ from pathlib import Path
 from measure import both, run, short_text, table
 from plot import GREY
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 PARENT, CHAPTER = "06_checkpointing", "12_pipeline_parallel"
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 

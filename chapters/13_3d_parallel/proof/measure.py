@@ -7,7 +7,7 @@ from pathlib import Path
 
 from measure import ROOT, both, run, short_text, table
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 PARENT, CHAPTER = "06_checkpointing", "13_3d_parallel"
 MODEL = "--model small --layers 8 --heads 8 --batch 16 --steps 2"
 CUBE = f"{MODEL} --micro-batch 2 --threads 1 --tp 2 --dp 2 --pp 2"

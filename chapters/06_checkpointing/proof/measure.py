@@ -7,7 +7,7 @@ import subprocess
 from measure import ROOT, run, short_text, table
 from plot import GREY, pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 CHAPTER = "06_checkpointing"
 LAYERS, CHANNELS, BATCH, T = 16, 128, 8, 256
 MODEL = f"--model small --layers {LAYERS} --channels {CHANNELS} --heads 4 --batch {BATCH}"

@@ -8,7 +8,7 @@ import subprocess
 from measure import ROOT, both, result, run, short_text, table
 from plot import GREY, pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 STAGES = ["07_ddp", "08_zero1", "09_zero2", "10_zero3"]
 CHAPTER = STAGES[-1]
 MODEL = "--model small --layers 16 --channels 128 --heads 4 --batch 8"

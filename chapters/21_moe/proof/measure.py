@@ -6,7 +6,7 @@ import statistics
 from measure import both, run, short_text, table
 from plot import pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 CHAPTER = "21_moe"
 TRAIN = "--batch 12 --steps 400 --lr 2e-3 --beta2 0.99 --schedule cosine --warmup 40 --clip 1"
 DENSE, MOE = "--model llama-tiny", "--model moe-tiny"

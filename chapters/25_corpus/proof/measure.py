@@ -15,7 +15,7 @@ import tempfile
 from measure import ROOT, TEXT, machine, run, table
 from plot import pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "build/cpu/bin/ch25_corpus"
 PEERS = ROOT / "build/clients/corpus/venv/bin/python"  # which tests/clients/test_corpus.py --install makes
 BANDS, ROWS, PAIRS = 14, 8, 1000
@@ -238,7 +238,7 @@ def speed(draw):
     def theirs(name):
         def seconds(some):
             path.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
-            return float(subprocess.run([PEERS, "-B", HERE / "peers.py", name, path], check=True, capture_output=True).stdout)
+            return float(subprocess.run([PEERS, "-B", HERE / "proof/peers.py", name, path], check=True, capture_output=True).stdout)
         return seconds
     columns = {"ours": [ours("--dedup exact"), ours("--dedup near"), ours(f"{ALL_RULES} --dedup none")]}
     if PEERS.exists():

@@ -5,7 +5,7 @@ import pathlib
 from measure import run, table
 from plot import pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 TINY = "--model tiny --batch 12 --steps 600 --lr 2e-3"
 SCHEDULES = {
     "constant": "--schedule constant",

@@ -24,8 +24,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
-#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "common/comm/comm.h"
 #include "common/run/log.h"
 

@@ -37,7 +37,7 @@ def chart(runs):
     right.set_ylabel("the same less that of fp32")
     right.legend()
     figure.tight_layout()
-    save(figure, Path(__file__).parent / "precision.svg")
+    save(figure, Path(__file__).resolve().parents[1] / "precision.svg")
 
 
 def curves():

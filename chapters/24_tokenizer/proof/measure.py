@@ -7,7 +7,7 @@ import subprocess
 from measure import ROOT, TEXT, compare, run, short_text, table, take_turns, turns_text
 from plot import GREY, pyplot, save
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parents[1]
 CHAPTER, CHANNELS, BATCH, T = "06_checkpointing", 128, 16, 64
 FLAGS = f"--model tiny --batch {BATCH} --lr 1e-3 --beta2 0.99 --schedule constant --warmup 100 --clip 1 --threads 1"
 VOCABS = [256, 512, 2048, 8192]  # the first are bytes

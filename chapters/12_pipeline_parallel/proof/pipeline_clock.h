@@ -33,7 +33,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/proof/pipeline_check.h"
 #include "kernels/check.h"
 
 namespace ladder {
