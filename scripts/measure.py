@@ -3,7 +3,7 @@
 
     scripts/measure.py 02        runs chapters/02_adamw/proof/measure.py and rewrites its README
 
-The tables stand between <!-- measured:begin --> and <!-- measured:end -->. Needs build/cpu and,
+A long table stands whole in docs/results/chapter_NN.md. The tables stand between <!-- measured:begin --> and <!-- measured:end -->. Needs build/cpu and,
 for chapters that draw charts, python3-matplotlib. Times are of this machine, named above the
 tables; take them on a machine that does nothing else.
 """
@@ -113,6 +113,15 @@ def both(predicted, measured):
     return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
 
 
+WHOLE = []  # tables of which a README shows some rows
+
+
+def long_table(title, header, rows, shown):
+    """A table of the rows whose numbers are in `shown`; the whole table goes to the page of results."""
+    WHOLE.append(f"## {title}\n\n{table(header, rows)}\n")
+    return table(header, [rows[i] for i in shown])
+
+
 def memory_table(finished, formulas):
     """Predicted and measured peak bytes: formulas maps a category to the text of its formula."""
     rows = []
@@ -168,6 +177,9 @@ def main():
     readme = found.parents[1] / "README.md"
     origin = f"Measured on: {machine()}; commit {commit()}; `scripts/measure.py {sys.argv[1]}`."
     readme.write_text(replaced(readme.read_text(), "measured", f"{origin}\n\n{chapter.measure()}"))
+    if WHOLE:
+        page = ROOT / "docs/results" / f"chapter_{sys.argv[1]}.md"
+        page.write_text("\n".join([f"# Chapter {sys.argv[1]}: whole tables\n\n{origin}\n", *WHOLE]))
 
 
 if __name__ == "__main__":

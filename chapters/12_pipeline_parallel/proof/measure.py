@@ -4,7 +4,7 @@ the picture of four schedules."""
 import statistics
 from pathlib import Path
 
-from measure import both, run, short_text, table
+from measure import both, long_table, run, short_text, table
 from plot import GREY
 
 HERE = Path(__file__).resolve().parents[1]
@@ -39,8 +39,9 @@ def bubbles():
                              f"{100 * measured:.1f}%", f"{100 * (measured / theory - 1):+.0f}%"])
                 if (stages, micros) == (4, 8):
                     yield schedule, r
-    yield None, table(["stages", "micro-batches", "`--pipeline`", "ms of F / B, or F / I / W",
-                       "bubble, theory", "measured", "measured / theory − 1"], rows)
+    shown = [i for i, row in enumerate(rows) if row[:2] == [4, 8]]
+    yield None, long_table("Bubbles", ["stages", "micro-batches", "`--pipeline`", "ms of F / B, or F / I / W",
+                                       "bubble, theory", "measured", "measured / theory − 1"], rows, shown)
 
 
 def picture(timelines):
@@ -83,6 +84,8 @@ def memory(text):
             sizes = {k: v for k, v in of_rank.items() if k != "rank"}
             cells = [both(sizes[k]["predicted"], sizes[k]["measured"])
                      for k in ("Param", "Activation", "Workspace", "Comm")]
+            if stage not in (0, 3):
+                continue
             total = [sum(v[which] for v in sizes.values()) for which in ("predicted", "measured")]
             rows.append([f"`{schedule}`", stage, both(**flight[stage]), *cells, both(*total)])
     return table(["`--pipeline`", "stage", "in flight", "Param", "Activation", "Workspace", "Comm",
@@ -91,9 +94,7 @@ def memory(text):
 
 def traffic(text):
     rows = []
-    for flags in ("--pp 2", "--pp 4", "--pp 4 --pipeline gpipe", "--pp 4 --pipeline zb-h1",
-                  "--pp 4 --pipeline interleaved", "--pp 2 --pipeline interleaved --chunks 4",
-                  "--pp 4 --precision bf16", "--pp 4 --recompute full"):
+    for flags in ("--pp 4", "--pp 4 --pipeline interleaved", "--pp 4 --precision bf16"):
         bytes_ = run(CHAPTER, f"{MEMORY} {flags}", text).report["extra"]["traffic"]
         rows.append([f"`{flags}`", f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
     return table(["flags", "bytes that stage 0 sends a step, predicted", "measured"], rows)
@@ -126,12 +127,13 @@ def measure():
         f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: 32 blocks, so that embedding and "
         "head, of 256 rows, weigh little and all stages are nearly equal. Theory takes the mean "
         "measured times of a micro-batch on a stage (F, and B or I and W); for `zb-h1` the shortest "
-        "of F, I and W stands for the $T_W$ that is subtracted.",
+        "of F, I and W stands for the $T_W$ that is subtracted. [Other stages and "
+        "micro-batches](../../docs/results/chapter_12.md):",
         bubble_table,
         "A step with 4 stages and 8 micro-batches, put together from the shortest time of each "
         "action; the number is the micro-batch, the second part of a stage (interleaved) is paler:",
         "![timelines of gpipe, 1f1b, interleaved and zb-h1 on four stages](bubble.svg)",
-        f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of each stage, predicted and "
+        f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of the first and the last stage, predicted and "
         "measured are equal where one number stands. In flight are micro-batches; with `interleaved`, "
         "micro-batches in one of a stage's two parts:",
         memory(text),

@@ -22,7 +22,7 @@ CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
 def memory(text):
     alone = run(PARENT, GPT2, text)
     rows = [["09", *(alone.both(c) for c in CATEGORIES), f"`{alone.hash[-1]}`"]]
-    for cp in (2, 4, 8):
+    for cp in (2, 8):
         for way in WAYS:
             flags = f"--cp {cp} --context {way}"
             r = run(CHAPTER, f"{GPT2} {flags}", text)
@@ -37,7 +37,7 @@ def context(finished, what):
 
 def traffic(text):
     rows = []
-    for cp in (2, 4, 8):
+    for cp in (2, 8):
         for kappa, model in SHAPES.items():
             row = [cp, kappa]
             for way in WAYS:
@@ -54,7 +54,7 @@ def traffic(text):
 
 def work(text):
     rows = []
-    for cp in (2, 4, 8):
+    for cp in (2, 8):
         for order in ("zigzag", "contiguous"):
             r = run(CHAPTER, f"{GPT2} --cp {cp} --context ring --order {order}", text)
             predicted, pairs = context(r, "pairs")
@@ -69,7 +69,7 @@ def work(text):
 
 def flat():
     rows = []
-    for cp in (1, 2, 4, 8):
+    for cp in (1, 2, 8):
         T = 512 * cp
         r = run(CHAPTER, f"{LONG} --seq-len {T} --cp {cp} --context ring", short_text(1, T))
         rows.append([cp, f"{T:,}", *(r.both(c) for c in ("Activation", "Workspace"))])
@@ -86,7 +86,7 @@ def planned(cp, T):
 
 def longest():
     rows = []
-    for cp in (1, 2, 4, 8):
+    for cp in (1, 2, 8):
         T = 256
         while planned(cp, 2 * T) <= LIMIT << 20:
             T *= 2

@@ -6,7 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
-from measure import ROOT, table
+from measure import ROOT, long_table, table
 
 
 def sibling(name):
@@ -115,8 +115,8 @@ def steps():
         "at real-time priority; a time is the median of the rounds. The device files:",
         device_table(devices),
         f"The runs. The median error of a time is {statistics.median(errors):.1%}, the largest is "
-        f"{max(errors):.1%}.",
-        table(head, [cells for cells, _ in rows])]
+        f"{max(errors):.1%}. Three of them; [all](../../docs/results/chapter_23.md):",
+        long_table("Steps on this machine", head, [cells for cells, _ in rows], (1, 9, 10))]
 
 
 def law():
@@ -131,8 +131,10 @@ def law():
     made = [[f"{run['N']:,}", f"{run['D']:,}", f"{run['loss']:.4f}",
              f"{scaling.loss_of(fitted, run) / run['loss'] - 1:+.2%}"] for run in runs]
     return [
-        "**A law of loss.** `scaling_runs.py --text runs/bible.txt` trained ten models:",
-        table(["parameters $N$", "tokens $D$", "validation loss", "error of the law"], made),
+        "**A law of loss.** `scaling_runs.py --text runs/bible.txt` trained ten models, here three "
+        "([all](../../docs/results/chapter_23.md)):",
+        long_table("A law of loss", ["parameters $N$", "tokens $D$", "validation loss", "error of the law"], made,
+                   (0, 5, 9)),
         table(["", "fit", "middle 80%"], rows),
         f"Of $N$ = {last['N']:,} and $D$ = {last['D']:,} the law said {said:.4f} before the run, with "
         f"{low:.4f} to {high:.4f} for the middle 80%. The run had {last['loss']:.4f}, so the law was "

@@ -1,6 +1,5 @@
 """The measured tables of chapter 26: three distributions of lengths, what packing makes of them, and time."""
 
-import bisect
 import contextlib
 import os
 import random
@@ -48,30 +47,6 @@ def rows_of(lengths, pack):
     return len(rows)
 
 
-def best_fit_cropped(lengths):
-    """nanochat's loader on these documents: of 1,000 waiting ones the longest that fits; where none
-    does, the shortest fills the row, and its rest is thrown away. Shares of tokens that are thrown away."""
-    waiting, source, lost, all_tokens = sorted(lengths[:1000]), iter(lengths[1000:]), 0, 0
-    while len(waiting) == 1000:
-        room = T + 1
-        while room > 0 and waiting:
-            fits = bisect.bisect_right(waiting, room)
-            n = waiting.pop(fits - 1 if fits else 0)
-            lost, all_tokens, room = lost + max(0, n - room), all_tokens + n, max(0, room - n)
-            bisect.insort(waiting, more) if (more := next(source, None)) else None
-    return lost / all_tokens
-
-
-def concatenated(lengths):
-    """Shares of tokens whose document began in an earlier row, where documents are joined and cut
-    every T tokens, and of the documents that are cut."""
-    at, later, cut = 0, 0, 0
-    for n in lengths:
-        first = min(n, T - at % T)
-        later, cut, at = later + n - first, cut + (first < n), at + n
-    return later / at, cut / len(lengths)
-
-
 def share(part, of):
     return f"{100 * part / of:.1f}%"
 
@@ -92,17 +67,6 @@ def plans():
                          share(got["padded"], positions), share(got["cut"], got["trained"]),
                          share(got["pairs"], got["pairs_of_rows"])])
     return table(["lengths", "flag", "rows", "trained", "padded", "cut", "pairs"], rows)
-
-
-def peers():
-    rows = []
-    for kind in KINDS:
-        some = documents(kind, 3_000_000 // (sum(documents(kind, WINDOW)) // WINDOW))
-        later, cut = concatenated(some)
-        long = sum(max(0, n - 1 - T) for n in some)
-        rows.append([kind, share(long, sum(n - 1 for n in some)), f"{100 * later:.1f}%", f"{100 * cut:.1f}%",
-                     f"{100 * best_fit_cropped(some):.1f}%"])
-    return table(["lengths", "cut here", "cut if joined", "documents cut if joined", "thrown away by nanochat's loader"], rows)
 
 
 def rates(whole, packed, text):
@@ -138,9 +102,6 @@ def measure():
         "are shares of all positions of the rows. *Cut* is the share of trained positions that do not see the beginning "
         "of their document. *Pairs* is the share of the pairs of attention that whole rows have.",
         plans(),
-        f"The same lengths in other programs, computed by `measure.py`. *Joined* documents follow each other without padding, "
-        f"and are cut every {T} tokens.",
-        peers(),
         f"`{TIMED}`: trained positions a second, in whole rows of text and in one whole window of documents with as many "
         f"targets. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
         "than above keep runs short.",
