@@ -3,7 +3,7 @@
 
     python3 scripts/golden.py [NAME ...]    (Debian's python3-torch; a few seconds for each)
 
-The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21 and 26, written
+The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21, 26 and 34, written
 a second time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder
 runs here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm
 of every step; the text to train on lies there. The tests of the chapters hold their programs to
@@ -58,6 +58,10 @@ RUNS = {
     "packed_llama": ("26_packing", {"model": "llama-tiny", "layers": 1, "seq-len": 24, "batch": 2, "seed": 1,
                                     **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 32,
                                     "pack": "greedy", "pack-window": 7, "row-documents": 64, "lr": 5e-4}),
+    # Four times as wide and twice as deep as the base; twice both.
+    "scaled": ("34_scaling", {**SMALL, **ADAM, "optimizer": "adamw", "mup": "16,1"}),
+    "scaled_llama": ("34_scaling", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM,
+                                    "optimizer": "adamw", "lr": 1e-3, "mup": "64,2"}),
 }
 
 
@@ -207,6 +211,29 @@ def llama_shapes(flags, std, branch):
     return found
 
 
+# ---- muP and CompleteP as the papers have them: forward multiplies, weights are not folded -------
+
+
+def ratios(flags):
+    """The model's width and depth over the base's: m, d."""
+    width, depth = map(int, flags.get("mup", f"{flags['channels']},{flags['layers']}").split(","))
+    return flags["channels"] / width, flags["layers"] / depth
+
+
+def scaled(name, flags):
+    """Of a parameter: factors of std, rate, eps and weight decay, and the factor of forward that the program
+    folds into it."""
+    m, d = ratios(flags)
+    block = ".h." in name or ".layers." in name
+    ends_branch = any(end in name for end in ("c_proj", "o_proj", "down_proj"))
+    matrix = block and name.endswith("proj.weight") or name.endswith(("c_attn.weight", "c_fc.weight"))
+    eps = 1 / (m * d) if block else 1 / m
+    fold = 1 / m if name == "lm_head.weight" else 1 / d if ends_branch else 1
+    if matrix:
+        return math.sqrt((d if ends_branch else 1) / m), 1 / m, eps, m, fold
+    return 1, 1, eps, 1, fold
+
+
 def initial_weights(flags, dtype):
     """name -> parameter. Numbers are rounded to FP32 first, because the programs start from those."""
     weights = {}
@@ -214,7 +241,8 @@ def initial_weights(flags, dtype):
         value = np.full(shape, std, np.float32)
         if len(shape) == 2:
             normal = random_normal(math.prod(shape), flags["seed"], name).reshape(shape)
-            value = (std * normal).astype(np.float32)
+            std_factor, _, _, _, fold = scaled(name, flags)
+            value = (std * normal).astype(np.float32) * np.float32(std_factor * fold) / fold
         weights[name] = torch.from_numpy(value).to(dtype).requires_grad_()
     return weights
 
@@ -301,15 +329,16 @@ def rms_norm(x, w, name):
 
 def llama_loss(w, flags, tokens, targets, document, position, biases, router):
     x = w["model.embed_tokens.weight"][tokens]
+    m, d = ratios(flags)
     for l in range(flags["layers"]):
         h = f"model.layers.{l}."
         x = x + llama_attention(rms_norm(x, w, h + "input_layernorm"), w, h + "self_attn.", flags, document,
-                                position)
+                                position) / d
         inp = rms_norm(x, w, h + "post_attention_layernorm")
-        x = x + swiglu(inp, w, h + "mlp.gate_up_proj", h + "mlp.down_proj")
+        x = x + swiglu(inp, w, h + "mlp.gate_up_proj", h + "mlp.down_proj") / d
         if flags["model"] in EXPERTS:
             x = x + experts(inp, w, h + "block_sparse_moe.", flags, biases[l], router)
-    logits = F.linear(rms_norm(x, w, "model.norm"), w["lm_head.weight"])
+    logits = F.linear(rms_norm(x, w, "model.norm"), w["lm_head.weight"]) / m
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -317,12 +346,13 @@ def mean_loss(w, flags, tokens, targets, document, position, biases, router):
     if flags["model"] in LLAMAS:
         return llama_loss(w, flags, tokens, targets, document, position, biases, router)
     x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][position]
+    m, d = ratios(flags)
     for l in range(flags["layers"]):
         h = f"transformer.h.{l}."
-        x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"], document)
-        x = x + mlp(norm(x, w, h + "ln_2"), w, h)
+        x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"], document) / d
+        x = x + mlp(norm(x, w, h + "ln_2"), w, h) / d
     head = "transformer.wte.weight" if flags.get("tied-head") else "lm_head.weight"
-    logits = F.linear(norm(x, w, "transformer.ln_f"), w[head])
+    logits = F.linear(norm(x, w, "transformer.ln_f"), w[head]) / m
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -331,14 +361,16 @@ def mean_loss(w, flags, tokens, targets, document, position, biases, router):
 
 def make_optimizer(flags, weights):
     if "optimizer" not in flags:
-        return torch.optim.SGD(weights, lr=flags["lr"], momentum=flags.get("momentum", 0),
+        return torch.optim.SGD(weights.values(), lr=flags["lr"], momentum=flags.get("momentum", 0),
                                nesterov=flags.get("nesterov", False))
     # Matrices and embeddings decay; biases and layer norms do not.
-    groups = [{"params": [w for w in weights if w.dim() == 2],
-               "weight_decay": flags["weight-decay"]},
-              {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0}]
+    groups = []
+    for name, w in weights.items():
+        _, rate, eps, decay, _ = scaled(name, flags)
+        groups.append({"params": [w], "lr": flags["lr"] * rate, "eps": flags["eps"] * eps,
+                       "weight_decay": flags["weight-decay"] * decay if w.dim() == 2 else 0})
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[flags["optimizer"]]
-    return kind(groups, lr=flags["lr"], betas=(flags["beta1"], flags["beta2"]), eps=flags["eps"])
+    return kind(groups, betas=(flags["beta1"], flags["beta2"]))
 
 
 def train(flags, text, dtype):
@@ -347,7 +379,7 @@ def train(flags, text, dtype):
     sizes = dict(zip(names, PRESETS[flags["model"]]))
     flags = {"positions": sizes["seq-len"], **sizes, **flags}
     weights = initial_weights(flags, dtype)
-    optimizer = make_optimizer(flags, list(weights.values()))
+    optimizer = make_optimizer(flags, weights)
     losses, norms = [], []
     biases = torch.zeros(flags["layers"], EXPERTS.get(flags["model"], 0), dtype=torch.float64)
     for step in range(STEPS):

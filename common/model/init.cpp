@@ -20,6 +20,7 @@ double init_std(Role role, int64_t layers) {
   switch (role) {
     case Role::Gain:
     case Role::Bias:
+    case Role::ProjectionBias:
     case Role::QkvBias: return 0;
     // 2 L branches add to the residual stream. Its variance must not grow with depth.
     case Role::Projection: return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));

@@ -44,16 +44,17 @@ namespace ladder {
 /// What a parameter is. Its role decides initialization, weight decay and the layout in a
 /// checkpoint.
 enum class Role : uint8_t {
-  Embedding,   ///< of tokens (Vp, C)
-  Position,    ///< of positions (rows, C)
-  Matrix,      ///< a linear layer (N, K), as torch.nn.Linear has it
-  Projection,  ///< the linear layer that ends a branch of the residual stream
-  Qkv,         ///< ((NH+2*NKV)*HS, C), rows group by group: its queries, k, v
-  GateUp,      ///< (2F, C), rows channel by channel: gate, up
-  Head,        ///< (Vp, C)
-  Gain,        ///< weight of a norm (C)
-  Bias,        ///< (N)
-  QkvBias,     ///< in the order of Qkv
+  Embedding,       ///< of tokens (Vp, C)
+  Position,        ///< of positions (rows, C)
+  Matrix,          ///< a linear layer (N, K), as torch.nn.Linear has it
+  Projection,      ///< the linear layer that ends a branch of the residual stream
+  Qkv,             ///< ((NH+2*NKV)*HS, C), rows group by group: its queries, k, v
+  GateUp,          ///< (2F, C), rows channel by channel: gate, up
+  Head,            ///< (Vp, C)
+  Gain,            ///< weight of a norm (C)
+  Bias,            ///< (N)
+  ProjectionBias,  ///< the bias of a projection (C)
+  QkvBias,         ///< in the order of Qkv
 };
 
 /// How tensor ranks split a tensor.

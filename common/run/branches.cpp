@@ -29,7 +29,8 @@ const std::vector<Branch>& branches() {
        {"--events", "--event-clock", "--peak-tflops", "--watch-every", "--alarms",
         "--alarm-deviations", "--rewind", "--skip-batches", "--plant"}},
       {"30_hsdp", {"--replicas"}},
-      {"32_optimizers", {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor"}}};
+      {"32_optimizers", {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor"}},
+      {"34_scaling", {"--mup", "--coordinates"}}};
   return all;
 }
 

@@ -89,6 +89,7 @@ def rows(ranks, backend="cpu", model="small"):
         Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", "--tp 2 --dp 2 --pp 2", tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
+        Row("34", "34_scaling", "muP, its own base"),
         Row("29", "29_monitor", "a look into tensors", f"{n} --watch-every 1 --alarms"),
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The scripts that hold chapter 23 against runs of this machine: rates and laws are found that are there,
-tables of programs are read, and a device file has every field."""
+"""The scripts that hold chapter 23 against runs of this machine: rates are found that are there, tables of
+programs are read, and a device file has every field."""
 
 import importlib.util
 import sys
@@ -18,13 +18,12 @@ def script(name):
     return module
 
 
-machine, planner, scaling = script("this_machine"), script("measure"), script("scaling_runs")
+machine, planner = script("this_machine"), script("measure")
 BENCH_COMM = """| ranks are | ranks | operation | reduction | bytes | us | algorithm GB/s | bus GB/s |
 |---|---|---|---|---|---|---|---|
 | thread | 2 | all_reduce | halving | 64 | 28.6 | 0.00221 | 0.00221 |
 | thread | 2 | all_reduce | halving | 8388608 | 900.0 | 9.32 | 9.5 |
 """
-LAW = {"E": 1.2, "A": 40, "alpha": 0.35, "B": 60, "beta": 0.3}
 
 
 def fields_of(text):
@@ -77,25 +76,6 @@ class ThisMachine(unittest.TestCase):
             self.assertNotIn(both.replace(" --precision bf16", ""), calibration)
             for flag in ("--recompute", "--precision", "--micro-batch"):
                 self.assertEqual(run.plan.count(flag), 1, run.plan)
-
-
-class Scaling(unittest.TestCase):
-    def planted(self, loss_of):
-        runs = [{"N": scaling.size(layers, channels), "D": steps * 1024} for layers, _, channels, steps in scaling.RUNS]
-        return [{**run, "loss": loss_of(run)} for run in runs]
-
-    def test_a_planted_law(self):
-        *runs, held_out = self.planted(lambda run: scaling.loss_of(LAW, run))
-        law = scaling.fit(runs)
-        for name, value in LAW.items():
-            self.assertAlmostEqual(law[name] / value, 1, places=6)
-        self.assertAlmostEqual(scaling.loss_of(law, held_out), held_out["loss"], places=9)
-
-    def test_losses_that_rise_with_tokens_have_none(self):
-        self.assertIsNone(scaling.fit(self.planted(lambda run: 1 + run["D"] / 1e6 + run["N"] / 1e6)[:-1]))
-
-    def test_parameters_are_those_of_the_program(self):
-        self.assertEqual(scaling.size(4, 128), 867072 - 2 * 256 * 128 - 64 * 128)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""The measured tables of chapter 23: seconds and bytes of runs of other chapters beside the planner's,
-and a law of loss that was fitted to small runs."""
+"""The measured tables of chapter 23: seconds and bytes of runs of other chapters beside the planner's."""
 
 import importlib.util
-import json
 import statistics
 from pathlib import Path
 
-from measure import ROOT, long_table, table
+from measure import long_table, table
 
 
 def sibling(name):
@@ -17,10 +15,9 @@ def sibling(name):
     return module
 
 
-here, scaling = sibling("this_machine"), sibling("scaling_runs")
+here = sibling("this_machine")
 
 ROUNDS = 5
-SCALING = ROOT / "runs/scaling.json"
 ONE, DATA = "--gpus 1 --tp 1 --pp 1 --cp 1 --dp 1 --zero 0", "--gpus 2 --tp 1 --pp 1 --cp 1 --dp 2"
 STAGES = "--gpus 2 --tp 1 --pp 2 --cp 1 --dp 1 --zero 0"
 SHARED = "--gpus 2 --tp 1 --pp 1 --cp 2 --dp 1 --zero 2"
@@ -119,27 +116,5 @@ def steps():
         long_table("Steps on this machine", head, [cells for cells, _ in rows], (1, 9, 10))]
 
 
-def law():
-    """Of the runs that scaling_runs.py has made; none: it has not."""
-    if not SCALING.exists():
-        return [f"`{SCALING.relative_to(ROOT)}` is missing: `scaling_runs.py` writes it."]
-    *runs, last = json.loads(SCALING.read_text())
-    fitted, numbers, (low, high) = scaling.bars(runs, last)
-    said = scaling.loss_of(fitted, last)
-    rows = [[f"${name}$" if len(name) == 1 else rf"$\{name}$", f"{value:.3g}",
-             " to ".join(f"{bound:.3g}" for bound in numbers[name])] for name, value in fitted.items()]
-    made = [[f"{run['N']:,}", f"{run['D']:,}", f"{run['loss']:.4f}",
-             f"{scaling.loss_of(fitted, run) / run['loss'] - 1:+.2%}"] for run in runs]
-    return [
-        "**A law of loss.** `scaling_runs.py --text runs/bible.txt` trained ten models, here three "
-        "([all](../../docs/results/chapter_23.md)):",
-        long_table("A law of loss", ["parameters $N$", "tokens $D$", "validation loss", "error of the law"], made,
-                   (0, 5, 9)),
-        table(["", "fit", "middle 80%"], rows),
-        f"Of $N$ = {last['N']:,} and $D$ = {last['D']:,} the law said {said:.4f} before the run, with "
-        f"{low:.4f} to {high:.4f} for the middle 80%. The run had {last['loss']:.4f}, so the law was "
-        f"{abs(said / last['loss'] - 1):.1%} {'low' if said < last['loss'] else 'high'}."]
-
-
 def measure():
-    return "\n\n".join([*steps(), *law()])
+    return "\n\n".join(steps())

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Many small runs of chapter 34, and the laws that follow from them.
+
+    chapters/34_scaling/study.py coordinates    sizes of activations over widths and depths
+    chapters/34_scaling/study.py transfer       loss over learning rates at several widths and depths
+    chapters/34_scaling/study.py isoflop        the best size for each budget, and the next budget
+
+Wants build/cpu and runs/bible.txt. As many runs at once as there are cores, a thread each. A finished
+run is kept in runs/34 under its flags and the commit of its program, so a study that was stopped goes on.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import law
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM, TEXT, KEPT = ROOT / "build/cpu/bin/ch34_scaling", ROOT / "runs/bible.txt", ROOT / "runs/34"
+BATCH, LENGTH, HEAD, VOCAB = 16, 64, 16, 256
+TOKENS = BATCH * LENGTH  # of a step
+COMMON = (f"--model tiny --batch {BATCH} --seq-len {LENGTH} --threads 1 --schedule cosine --clip 1 --beta2 0.99 "
+          "--seed 1 --quiet")
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def version():
+    """The last commit that touched what the program is made of."""
+    sources = ["kernels", "common", *(f"chapters/{name}" for name in ("01_sgd", "02_adamw", "03_schedules",
+                                                                      "04_clipping", "34_scaling/*.[ch]*"))]
+    return subprocess.run(["git", "log", "-1", "--format=%h", "--", *sources], cwd=ROOT, check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
+def report_of(flags, commit):
+    """The --report of a run: kept, or made now."""
+    kept = KEPT / f"{commit}-{hashlib.sha256(flags.encode()).hexdigest()[:16]}.json"
+    if not kept.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            report = Path(folder, "report.json")
+            done = subprocess.run([PROGRAM, "--data", TEXT, "--report", report, *flags.split()], cwd=ROOT,
+                                  capture_output=True, text=True)
+            if done.returncode not in (0, 3):  # 3: a loss was NaN, which a grid of rates may show
+                raise SystemExit(f"study.py: {flags}: {done.stderr.strip()}")
+            report.rename(kept)  # whole or not at all
+    return json.loads(kept.read_text())
+
+
+def reports(flags):
+    """The reports of many runs, in their order."""
+    commit, done = version(), 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = [pool.submit(report_of, f"{COMMON} {one}", commit) for one in flags]
+        for one, future in zip(flags, futures):
+            loss, done = future.result()["val_loss"], done + 1
+            shown = "NaN" if loss is None else f"{loss:.4f}"
+            print(f"  {done}/{len(flags)}  {one}: {shown}", file=sys.stderr, flush=True)
+    return [future.result() for future in futures]
+
+
+def losses(flags):
+    """Validation losses; infinite where one is NaN."""
+    return [float("inf") if r["val_loss"] is None else r["val_loss"] for r in reports(flags)]
+
+
+def shape(width, depth):
+    return f"--channels {width} --heads {width // HEAD} --layers {depth}"
+
+
+# ---- coordinates ---------------------------------------------------------------------------------
+
+WIDTHS, DEPTHS, BASE = (32, 64, 128, 256), (2, 4, 8, 16), (32, 2)
+RULES = {"SP": lambda width, depth: "", "muP": lambda width, depth: f"--mup {BASE[0]},{depth}",
+         "CompleteP": lambda width, depth: f"--mup {BASE[0]},{BASE[1]}"}
+
+
+def coordinates():
+    """{rule: (sizes of the logits over WIDTHS, of the last stream over DEPTHS)} after four steps."""
+    flags = "--lr 4e-3 --steps 4 --coordinates"
+    found = {}
+    for rule, mup in RULES.items():
+        wide = reports([f"{flags} {shape(w, BASE[1])} {mup(w, BASE[1])}" for w in WIDTHS])
+        deep = reports([f"{flags} {shape(BASE[0], d)} {mup(BASE[0], d)}" for d in DEPTHS])
+        found[rule] = ([r["extra"]["coordinates"][-1]["logits"] for r in wide],
+                       [r["extra"]["coordinates"][-1]["stream"][-1] for r in deep])
+    return found
+
+
+# ---- transfer ------------------------------------------------------------------------------------
+
+RATES = [2.0**-k for k in range(10, 2, -1)]
+STEPS = 400
+
+
+def transfer():
+    """{(rule, "width" or "depth"): losses, a row for each of WIDTHS or DEPTHS, a column for each of RATES}."""
+    flags = f"--steps {STEPS} --warmup {STEPS // 10}"
+    found = {}
+    for rule, mup in RULES.items():
+        for axis, shapes in (("width", [(w, BASE[1]) for w in WIDTHS]), ("depth", [(BASE[0], d) for d in DEPTHS])):
+            if (rule, axis) == ("muP", "width"):
+                continue  # at the base's depth it is CompleteP
+            rows = [f"{flags} --lr {rate} {shape(*s)} {mup(*s)}" for s in shapes for rate in RATES]
+            all_of = losses(rows)
+            found[rule, axis] = [all_of[i:i + len(RATES)] for i in range(0, len(all_of), len(RATES))]
+    return found
+
+
+# ---- isoFLOP -------------------------------------------------------------------------------------
+
+BUDGETS = (1e11, 3e11, 1e12)
+NEXT = 3e12
+SIZES = [(32, 2), (48, 2), (64, 2), (96, 2), (128, 2), (128, 4), (192, 4)]
+EPOCH = int(0.9 * TEXT.stat().st_size) if TEXT.exists() else 0
+RATE = 2.0**-7  # about the best of BASE, by transfer()
+
+
+def parameters(width, depth):
+    """N: those of products, which take 2 N operations a token forward: matrices of blocks, and the head."""
+    return depth * 12 * width**2 + VOCAB * width
+
+
+def steps_of(budget, size):
+    return max(1, round(budget / (6 * parameters(*size) * TOKENS)))
+
+
+def trained(budget, sizes):
+    """Of each size that takes at least 50 steps for the budget and at most an epoch: N, D and the loss."""
+    steps = {size: steps_of(budget, size) for size in sizes}
+    steps = {size: n for size, n in steps.items() if n >= 50 and n * TOKENS <= EPOCH}
+    found = losses([f"--steps {n} --warmup {n // 10} --lr {RATE} --mup {BASE[0]},{BASE[1]} {shape(*size)}"
+                    for size, n in steps.items()])
+    return [{"N": parameters(*size), "D": n * TOKENS, "loss": loss} for (size, n), loss in zip(steps.items(), found)]
+
+
+def best_of(runs):
+    """N and loss of the best size for a budget; None if no parabola has one."""
+    return law.least([r["N"] for r in runs], [r["loss"] for r in runs])
+
+
+def growth(tables):
+    """k, a of N = k C^a; None if a budget has no best size."""
+    best = [best_of(runs) for runs in tables]
+    return law.power(BUDGETS, [N for N, _ in best]) if all(best) else None
+
+
+def isoflop():
+    """The runs of each budget, the law of the best N, the law of loss, and the next budget: foretold, then run."""
+    tables = [trained(budget, SIZES) for budget in BUDGETS]
+    grows, loss = growth(tables), law.fit([run for runs in tables for run in runs])
+    if not grows or not loss:
+        raise SystemExit("study.py: a budget has no size of least loss among these")
+    # Runs are drawn again within their budget.
+    bands = law.again(lambda some: growth([[r for i, r in some if i == k] for k in range(len(BUDGETS))]),
+                      [(i, run) for i, runs in enumerate(tables) for run in runs])
+    N = grows[0] * NEXT**grows[1]
+    size = min(((width, depth) for width in range(HEAD, 513, HEAD) for depth in (2, 4)),
+               key=lambda s: abs(parameters(*s) / N - 1))
+    told = {"N": parameters(*size), "D": steps_of(NEXT, size) * TOKENS}
+    print(f"foretold for {NEXT:.0e} operations: N {N:,.0f}; N {told['N']:,}, D {told['D']:,}: loss "
+          f"{law.loss_of(loss, told):.4f}", flush=True)
+    return {"tables": tables, "best": [best_of(runs) for runs in tables], "grows": grows,
+            "band": law.middle([a for _, a in bands]), "loss": loss,
+            "next": (N, size, law.loss_of(loss, told), trained(NEXT, [size]))}
+
+
+def main():
+    studies = {"coordinates": coordinates, "transfer": transfer, "isoflop": isoflop}
+    if len(sys.argv) != 2 or sys.argv[1] not in studies:
+        print(f"study.py: name one of {', '.join(studies)}", file=sys.stderr)
+        return 2
+    for name, value in studies[sys.argv[1]]().items():
+        print(name, value, sep="\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
