@@ -18,7 +18,7 @@ def script(name):
     return module
 
 
-machine, planner = script("this_machine"), script("measure")
+machine, planner = script("this_machine"), script("proof/measure")
 BENCH_COMM = """| ranks are | ranks | operation | reduction | bytes | us | algorithm GB/s | bus GB/s |
 |---|---|---|---|---|---|---|---|
 | thread | 2 | all_reduce | halving | 64 | 28.6 | 0.00221 | 0.00221 |
