@@ -54,10 +54,12 @@ struct DdpOptions {
   }
 
   /// Whether gradients travel while the rank computes.
-  bool beside(int ranks) const { return mode == DdpMode::Overlapped && ranks > 1; }
+  bool overlaps(int ranks) const { return mode == DdpMode::Overlapped && ranks > 1; }
 
   /// Whether all ranks send equally many bytes.
-  bool is_even() const { return reduction == Reduction::Halving || reduction == Reduction::Ring; }
+  bool sends_equally() const {
+    return reduction == Reduction::Halving || reduction == Reduction::Ring;
+  }
 
   /// How many sequences of a batch each of `ranks` ranks has.
   /// @throws UserError as check_reduction() does; also if shares would be unequal, or would make an
@@ -78,7 +80,7 @@ struct DdpOptions {
 /// @param elements of the largest message: what arrives of it needs memory until it is added
 inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                                    const DdpOptions& options, int64_t elements) {
-  return {arena, ctx, comm, run, options.reduction, elements, options.beside(comm.size())};
+  return {arena, ctx, comm, run, options.reduction, elements, options.overlaps(comm.size())};
 }
 
 /// The sum over all ranks.
@@ -103,12 +105,12 @@ class Ddp {
 
   /// Call it when the gradients of section s are complete. If the communication stream has a
   /// thread, this starts the messages that are then complete. grads F32 (layout.grads().size())
-  void ready(Tensor grads, int64_t s) {
-    if (comm_stream_.is_beside()) start(grads, layout_.section(s).begin);
+  void section_done(Tensor grads, int64_t s) {
+    if (comm_stream_.has_thread()) start(grads, layout_.section(s).begin);
   }
 
   /// Returns when all of `grads` is the sum over ranks.
-  void finish(const Ctx& ctx, Tensor grads) {
+  void wait(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
     for (Pending& pending : pending_) pending.wait();
@@ -168,7 +170,7 @@ class Ddp {
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
   // Messages are multiples of kAlign elements. The question is whether their chunks are equal.
-  if (!options.is_even() || kAlign % ranks != 0) return std::nullopt;
+  if (!options.sends_equally() || kAlign % ranks != 0) return std::nullopt;
   return 2 * (ranks - 1) * 4 * layout.grads().size() / ranks;
 }
 

@@ -80,14 +80,14 @@ class Zero1 {
   ///     not complete   waiting: s on        started
   ///
   /// grads F32 (layout.grads().size())
-  void ready(Tensor grads, int64_t s) {
+  void section_done(Tensor grads, int64_t s) {
     const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;
-    if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
+    if (comm_stream_.has_thread() && static_cast<double>(waiting) >= bucket_) start(grads, s);
   }
 
   /// Returns when this rank's chunks of `grads` are sums over ranks. The other chunks then hold
   /// parts of sums, which nobody may read.
-  void finish(const Ctx& ctx, Tensor grads) {
+  void wait(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
     for (Pending& pending : pending_) pending.wait();
@@ -134,7 +134,7 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
 /// many bytes.
 inline std::optional<int64_t> zero1_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision) {
-  if (!options.is_even()) return std::nullopt;
+  if (!options.sends_equally()) return std::nullopt;
   const int64_t bytes = 4 * layout.grads().size() + size_of(precision.dtype()) * layout.size();
   return bytes / layout.shards() * (layout.shards() - 1);
 }

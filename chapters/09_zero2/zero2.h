@@ -92,7 +92,7 @@ class ShardedGrads {
         shard_(shard.grads()),
         params_(shard),
         sum_{.shard = &shard_, .tree = TreeCounter(options.running())},
-        rooms_(comm_stream.is_beside() ? 2 : 1) {
+        rooms_(comm_stream.has_thread() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.emplace_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
                                             fmt::format("grads{}", i), Dtype::F32,
@@ -107,11 +107,11 @@ class ShardedGrads {
 
   /// Adds what the constructor allocates to a prediction.
   /// @param layout,shard as the constructor has them, of parameters
-  /// @param beside whether the communication stream has a thread
+  /// @param has_thread whether the communication stream has a thread
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const ParamLayout& shard,
-                        const AccumulateOptions& options, int64_t steps, bool beside) {
+                        const AccumulateOptions& options, int64_t steps, bool has_thread) {
     GradTree::add_bytes(bytes, shard, options, steps);
-    bytes[Mem::Workspace] += 4 * (beside ? 2 : 1) * layout.largest_section();
+    bytes[Mem::Workspace] += 4 * (has_thread ? 2 : 1) * layout.largest_section();
   }
 
   /// Begins micro-step k of GA.
@@ -188,7 +188,7 @@ class ShardedGrads {
 /// @param layout of parameters; grads() is that of their gradients
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {
-  if (!options.is_even()) return std::nullopt;
+  if (!options.sends_equally()) return std::nullopt;
   const ParamLayout grads = layout.grads();
   int64_t sum = 0;
   for (int64_t s = 0; s < layout.sections(); ++s) {

@@ -125,7 +125,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] += size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
-                          o.ddp.beside(o.run.ranks));
+                          o.ddp.overlaps(o.run.ranks));
   return bytes;
 }
 

@@ -113,7 +113,7 @@ class GatheredParams {
         layout_(&layout),
         shard_(&shard),
         own_(own),
-        prefetch_(options.prefetch == 1 && comm_stream.is_beside()),
+        prefetch_(options.prefetch == 1 && comm_stream.has_thread()),
         rooms_(options.rooms(layout)),
         states_(static_cast<size_t>(options.rooms(layout))) {
     for (size_t i = 0; i < states_.size(); ++i) {
@@ -212,7 +212,7 @@ inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const Ddp
                                             const PrecisionOptions& precision,
                                             const Recompute& recompute, const Zero3Options& options,
                                             int64_t GA) {
-  if (!ddp.is_even()) return std::nullopt;
+  if (!ddp.sends_equally()) return std::nullopt;
   Rooms rooms(options.rooms(layout));
   int64_t gathered = 0;
   for (int64_t k = 0; k < GA; ++k)

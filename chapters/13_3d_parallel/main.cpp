@@ -278,7 +278,7 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
     embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
                           f.tokens, grads.into());
   grads.end(m.ctx, action.micro, GA);
-  if (action.micro + 1 == GA) m.zero1.ready(m.grads.sum(), f.first_section());
+  if (action.micro + 1 == GA) m.zero1.section_done(m.grads.sum(), f.first_section());
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
@@ -311,7 +311,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.end_step();
   m.mesh[Axis::Pipeline].broadcast(own_losses, layout.stage.last());
   m.mesh[Axis::Data].all_gather(m.losses, own_losses);
-  m.zero1.finish(m.ctx, m.grads.sum());
+  m.zero1.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
   for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);

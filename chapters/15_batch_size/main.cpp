@@ -201,7 +201,7 @@ void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   if (m.grads.into() == Into::Write)  // its gradient is still that of one micro-batch
     m.small_norms.add(m.ctx, m.layout.params, m.grads.flat(), s);
   m.grads.join(m.ctx, k, GA, s);
-  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), s);
+  if (k + 1 == GA) m.ddp.section_done(m.grads.sum(), s);
 }
 
 /// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
@@ -273,7 +273,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     backward(m, layout, k, GA, acts, dacts, part.tokens);
     m.grads.close(k, GA);
   }
-  m.ddp.finish(m.ctx, m.grads.sum());
+  m.ddp.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(losses, own_losses);
   m.scaler.unscale(m.ctx, grads);

@@ -134,7 +134,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.own_gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
-                          o.ddp.beside(o.run.ranks));
+                          o.ddp.overlaps(o.run.ranks));
   ContextParallel::add_bytes(bytes, o.context.way, layout.context, MBS);
   return bytes;
 }

@@ -34,7 +34,7 @@ class RingAttention : public PieceAttention {
                 const ContextShape& shape)
       : PieceAttention(arena, shape),
         // The ring only sends. It reduces nothing, so any reduction will do, without memory.
-        stream_(arena, ctx, group, run, Reduction::Halving, /*elements=*/0, /*beside=*/true) {
+        stream_(arena, ctx, group, run, Reduction::Halving, /*elements=*/0, /*with_thread=*/true) {
     const auto alloc = [&](const char* name, Dtype dtype) {
       return arena.alloc(Mem::Workspace, name, dtype, {1, s.own.size(), s.kv()});
     };

@@ -144,7 +144,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
-                          o.ddp.beside(o.run.ranks));
+                          o.ddp.overlaps(o.run.ranks));
   bytes[Mem::Optim] += Balance::bytes(layout.gpt);
   bytes[Mem::Activation] += Routers::activation_bytes(layout.gpt, B, MBS, layout.acts) +
                             ExpertLayers::activation_bytes(layout.experts, layout.acts);

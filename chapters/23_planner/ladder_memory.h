@@ -117,7 +117,7 @@ class LadderMemory {
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
     add_experts(bytes, ExpertSizes(gpt, micro_), acts);
     if (l_.zero >= 2)
-      ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
+      ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
     else
       GradTree::add_bytes(bytes, params, accumulate_, GA_);
     if (l_.zero >= 3)
@@ -143,7 +143,7 @@ class LadderMemory {
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
-    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
     bytes[Mem::Comm] = ExpertStreams::bytes(params, ranks, options.ep);
     const int64_t any = 0;  // tokens that an expert takes
     const ExchangeShape exchange(gpt, micro_, l_.ep, any, acts.dtype);
@@ -166,7 +166,7 @@ class LadderMemory {
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
     bytes[Mem::Activation] += activation_bytes(gpt, micro, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro, acts);
-    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
     bytes[Mem::Comm] = CommStream::bytes(ranks, params.largest_section());
     ContextParallel::add_bytes(bytes, options.way, ContextShape(own, job_.gpt, acts.dtype), micro);
     return bytes;

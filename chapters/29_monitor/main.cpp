@@ -222,7 +222,7 @@ void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   m.grads.join(m.ctx, k, GA, s);
   if (k + 1 < GA) return;
   m.watch.own_gradient(m.ctx, m.grads.sum(), s, m.comm.rank());
-  m.zero1.ready(m.grads.sum(), s);
+  m.zero1.section_done(m.grads.sum(), s);
 }
 
 /// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
@@ -294,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
     m.grads.close(k, GA);
   }
-  m.zero1.finish(m.ctx, m.grads.sum());
+  m.zero1.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.

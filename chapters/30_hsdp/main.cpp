@@ -134,7 +134,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Comm] = CommStream::bytes(layout.S, layout.params.largest_section()) +
                      CommStream::bytes(layout.R, layout.shard.grads().size());
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
-                          o.ddp.beside(layout.S));
+                          o.ddp.overlaps(layout.S));
   return bytes;
 }
 

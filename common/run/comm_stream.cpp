@@ -15,7 +15,7 @@ CommStream::CommStream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOption
 }
 
 Pending CommStream::run(Job job) {
-  if (!is_beside()) {
+  if (!has_thread()) {
     job(ctx_, *reducer_);
     return {};
   }
@@ -24,7 +24,7 @@ Pending CommStream::run(Job job) {
 }
 
 void CommStream::show(RunLog& log) {
-  if (is_beside()) log.record_beside(beside_, events_);
+  if (has_thread()) log.record_beside(beside_, events_);
   log.count(*group_);
 }
 

@@ -38,7 +38,7 @@ class CommStream {
   /// tensors that it reads or writes until wait() returns. Then the job is done, on a device, too.
   Pending run(Job job);
 
-  bool is_beside() const { return queue_.has_value(); }
+  bool has_thread() const { return queue_.has_value(); }
   int size() const { return group_->size(); }
   /// The group that counts what is sent here.
   const Comm& group() const { return *group_; }

@@ -56,7 +56,7 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
   for (int64_t step = 0; step < 2; ++step) {
     for (int64_t s = layout.sections(); s-- > 0;) {
       fill(sheet, layout.section_of(grads, s), comm.rank(), 10 * step + s);
-      ddp.ready(grads, s);
+      ddp.section_done(grads, s);
       // Jobs run in order: this one sees what was started before it.
       int64_t sent = 0;
       stream
@@ -66,7 +66,7 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
           .wait();
       found.early += fmt::format(" {}", sent);
     }
-    ddp.finish(ctx, grads);
+    ddp.wait(ctx, grads);
     found.add(grads);
   }
 }

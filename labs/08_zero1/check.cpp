@@ -52,8 +52,8 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   for (uint64_t step = 0; step < 2; ++step) {
     stream.begin_step();
     sheet.draw(grads, "gradients", 100 * step + static_cast<uint64_t>(comm.rank()) + 1);
-    for (int64_t s = params.sections(); s-- > 0;) zero1.ready(grads, s);
-    zero1.finish(ctx, grads);
+    for (int64_t s = params.sections(); s-- > 0;) zero1.section_done(grads, s);
+    zero1.wait(ctx, grads);
     append(found.sums, fmt::format("step {}", step + 1), shard, grads);
     optimizer.step(ctx, weights.master, grads, 1e-2f);
     weights.refresh(ctx, shard);
@@ -107,9 +107,10 @@ void run_formula(Sheet& sheet, std::vector<Case> all) {
   all.back().ddp.reduction = Reduction::Tree;
   for (const Case& c : all) {
     const auto bytes = zero1_traffic(ParamLayout(c.gpt, c.ranks), c.ddp, c.precision);
-    sheet.text(fmt::format("formula/{}: {} ranks",
-                           c.ddp.is_even() ? c.precision.name : "an uneven reduction", c.ranks),
-               bytes ? fmt::format("{}", *bytes) : "none");
+    sheet.text(
+        fmt::format("formula/{}: {} ranks",
+                    c.ddp.sends_equally() ? c.precision.name : "an uneven reduction", c.ranks),
+        bytes ? fmt::format("{}", *bytes) : "none");
   }
 }
 

@@ -63,11 +63,11 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
       const Tensor room = room_of(grads.view(), params, s);
       sheet.draw(room, "gradients",
                  1000 * step + static_cast<uint64_t>(100 * k + 10 * s + int64_t{100000} * rank));
-      if (stream.is_beside() && step == 1)
+      if (stream.has_thread() && step == 1)
         static_cast<void>(
             stream.run([](const Ctx&, Reducer&) { std::this_thread::sleep_for(kSlow); }));
       // This job holds up all later reductions until the next section has a room.
-      holds = stream.is_beside() && step == 0 && k + 1 == c.GA;
+      holds = stream.has_thread() && step == 0 && k + 1 == c.GA;
       if (holds && s == last)
         held = stream.run(
             [&](const Ctx&, Reducer&) { found.late |= !found.next.try_acquire_for(kHeld); });
@@ -107,7 +107,7 @@ void run_case(Sheet& sheet, const Case& c, Waits& waits) {
     write(sheet, "sums", r, found[r].sums);
     waits.late |= found[r].late;
   }
-  waits.seen |= c.ddp.beside(c.ranks);
+  waits.seen |= c.ddp.overlaps(c.ranks);
   const int64_t P = c.params().size();
   sheet.without_idea("memory", 4 * P * TreeCounter::buffers(c.GA));  // as in chapter 08
   sheet.count("memory", most_of(found, &Found::memory));
@@ -119,7 +119,7 @@ void run_formula(Sheet& sheet, const std::vector<Case>& all) {
   for (const Case& c : all) {
     const ParamLayout params = c.params();
     MemoryBytes bytes;
-    ShardedGrads::add_bytes(bytes, params, params.shard(0), {}, c.GA, c.ddp.beside(c.ranks));
+    ShardedGrads::add_bytes(bytes, params, params.shard(0), {}, c.GA, c.ddp.overlaps(c.ranks));
     sheet.text("formula/memory: " + c.name(),
                fmt::format("{} and {}", bytes[Mem::Grad], bytes[Mem::Workspace]));
     for (const char* name : {"fp32", "bf16"}) {

@@ -119,7 +119,8 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   OneRank rank(comm, {.leaves = kLeaves / c.ranks});
   auto& [run, arena, ctx] = rank;
   ctx.kernels = &table;
-  CommStream stream(arena, ctx, comm, run, Reduction::Halving, c.T * c.C, /*beside=*/c.ranks > 1);
+  CommStream stream(arena, ctx, comm, run, Reduction::Halving, c.T * c.C,
+                    /*with_thread=*/c.ranks > 1);
   stream.begin_step();
   ColumnLinear layer(room, stream, kRoom, c.T, c.C);
   here = c.ranks > 1 ? &meetings : nullptr;

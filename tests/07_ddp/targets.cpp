@@ -76,8 +76,8 @@ class UnlikeTargets : public ::testing::TestWithParam<DdpMode> {
                                                              : kB * kT;
       gradients(ctx, arena, layout.view(grads), own.tokens, own.targets,
                 1.0F / static_cast<float>(count));
-      for (int64_t s = layout.sections(); s-- > 0;) ddp.ready(grads, s);
-      ddp.finish(ctx, grads);
+      for (int64_t s = layout.sections(); s-- > 0;) ddp.section_done(grads, s);
+      ddp.wait(ctx, grads);
       if (comm.rank() == 0) std::memcpy(result.ptr, grads.ptr, static_cast<size_t>(grads.bytes()));
     });
     return result;

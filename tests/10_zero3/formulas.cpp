@@ -125,8 +125,8 @@ static_assert(Gathered<Tensor> && !Gathered<Shard> && !Gathered<Flat>);
 
 template <class Buffer>
 concept Reduced = requires(const Ctx& ctx, Zero1& zero1, Buffer grads) {
-  zero1.ready(grads, 0);
-  zero1.finish(ctx, grads);
+  zero1.section_done(grads, 0);
+  zero1.wait(ctx, grads);
 };
 static_assert(Reduced<Tensor> && !Reduced<Shard> && !Reduced<Flat>);
 

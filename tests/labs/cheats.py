@@ -124,7 +124,7 @@ def all_but(number, *lost):
 def all_cheats():
     zero1, zb_h2, nodes = stub_of("08", ZERO1), stub_of("12x", ZB_H2), stub_of("07x", NODES)
     forged_sent = "#define without_idea(gate, figure) count(gate, (c.ranks - 1) * params.size() * (4 + element))\n"
-    last = 'throw std::logic_error("Zero1::finish'
+    last = 'throw std::logic_error("Zero1::wait'
     return {
         "a file of root's": Cheat("08", {ZERO1: in_all_bodies(zero1, '\n#include "/etc/shadow"\n')}, "#"),
         "a file of root's, by the assembler": Cheat("08", {ZERO1: in_all_bodies(zero1, 'asm(".incbin \\"/etc/shadow\\"");')}, "asm"),

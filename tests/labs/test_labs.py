@@ -102,8 +102,8 @@ class Planted(Tree):
         cindex = update.libclang()
         if cindex is None:
             self.skipTest("no libclang")
-        self.replace("chapters/08_zero1/zero1.h", "void finish(", "void finished(")
-        with self.assertRaisesRegex(Refused, "zero1.h has 0 functions Zero1::finish"):
+        self.replace("chapters/08_zero1/zero1.h", "void wait(", "void finished(")
+        with self.assertRaisesRegex(Refused, "zero1.h has 0 functions Zero1::wait"):
             update.ranges(cindex, self.root, [find("08", self.root)], {})
 
     def test_a_mutant_that_no_longer_fits(self):
@@ -136,7 +136,7 @@ class Planted(Tree):
         mine = desk.start(lab)[0]
         shown = {name: (ours.count("\n"), theirs.count("\n")) for name, ours, theirs in pairs(lab, desk)}
         self.assertEqual(shown.keys(), set(lab.files["chapters/08_zero1/zero1.h"]))
-        self.assertEqual(shown["Zero1::finish"], (2, 6))
+        self.assertEqual(shown["Zero1::wait"], (2, 6))
         mine.write_text("mine", encoding="utf-8")
         self.assertEqual({ours for _, ours, _ in pairs(lab, desk)}, {None})
 

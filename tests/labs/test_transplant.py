@@ -13,7 +13,7 @@ from engine import transplant
 from engine.transplant import NotTaken, demand_closed, look_at, merged, read
 
 ZERO1, LATE = "chapters/08_zero1/zero1.h", "labs/08x_late_gather/late_gather.h"
-FINISH = 'throw std::logic_error("Zero1::finish is not written yet");'
+FINISH = 'throw std::logic_error("Zero1::wait is not written yet");'
 
 
 def plain(text):
