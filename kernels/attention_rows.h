@@ -79,8 +79,9 @@ constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_
 
 /// The whole sequence as a piece.
 constexpr AttentionPlace whole_sequence(int64_t T) { return {T, {0, T / 2}, 0}; }
-constexpr AttentionPieceShape piece_of(const AttentionShape& s) {
-  return {.B = s.B, .Tq = s.T, .Tk = s.T, .NH = s.NH, .NKV = s.NKV, .HS = s.HS};
+constexpr Extents piece_of(Extents s) {
+  s.Tq = s.Tk = s.T;
+  return s;
 }
 
 }  // namespace ladder

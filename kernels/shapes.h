@@ -1,9 +1,9 @@
-// Checks the shapes of every operation, in one place for all tables.
-//
-// Each check takes the tensors of an operation in the order of kernels.h. It returns the extents by
-// their letters, or throws CheckError if dtypes or extents do not fit together.
+// Checks the operands of every operation, in one place for all tables. What they must be is
+// declared in kernels/operations.inc.
 #pragma once
 
+#include <array>
+#include <concepts>
 #include <cstdint>
 
 #include "kernels/kernels.h"
@@ -11,167 +11,52 @@
 
 namespace ladder {
 
-/// P is the number of positions; 0 if there is no table of them.
-struct EmbedShape {
-  int64_t B, T, C, V, P;
-};
-/// A norm of B T rows.
-struct NormShape {
-  int64_t B, T, C;
-};
-/// A linear layer from K to N channels, row by row.
-struct MatmulShape {
-  int64_t rows, N, K;
-};
-/// The gradient of a linear layer's weight.
-struct MatmulWeightShape {
-  int64_t B, T, N, K;
-};
-/// The gradient of a linear layer's bias.
-struct BiasShape {
-  int64_t B, T, N;
-};
-/// NKV groups of heads of HS channels. Each group is `turned` queries and keys, then a value.
-struct RopeShape {
-  int64_t B, T, NKV, turned, HS;
-  constexpr int64_t row() const { return NKV * (turned + 1) * HS; }
-};
-/// NH query heads and NKV key-value heads, of HS channels each.
-struct AttentionShape {
-  int64_t B, T, NH, NKV, HS;
-};
-/// Tq queries against Tk keys.
-struct AttentionPieceShape {
-  int64_t B, Tq, Tk, NH, NKV, HS;
-};
-/// R rows of G groups of `to` or `from` columns.
-struct ColumnsShape {
-  int64_t R, G, to, from;
-};
-/// The residual stream, row by row.
-struct ResidualShape {
-  int64_t rows, C;
-};
-/// B T tokens, each of which takes k of E experts.
-struct RouteShape {
-  int64_t B, T, E, k;
-  constexpr int64_t tokens() const { return B * T; }
-};
-/// The same, with room for M rows of C channels.
-struct ExpertShape {
-  int64_t B, T, k, E, M, C;
-};
-/// The linear layers of E experts over M rows.
-struct GroupedShape {
-  int64_t E, M, N, K;
-};
-/// Logits of B T tokens.
-struct CrossEntropyShape {
-  int64_t B, T, V;
-};
-/// A matrix of R rows; a vector is one row.
-struct MatrixShape {
-  int64_t R, N;
+/// The name of an operation.
+enum class Op : uint8_t {
+#define LADDER_OPERATION(op, operands) op,
+#include "kernels/operations.inc"
 };
 
-EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Tensor& wte,
-                               const Tensor& wpe);
-EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
-                                const Tensor& tokens);
+/// The extents of one call, by the letters of kernels.h. Those that the operation does not have, or
+/// that only an operand has which is null, are 0. R is also the product of `..`.
+struct Extents {
+  int64_t B = 0, T = 0, C = 0, V = 0, P = 0;
+  int64_t R = 0, N = 0, K = 0, F = 0;
+  int64_t NH = 0, NKV = 0, HS = 0, Tq = 0, Tk = 0;
+  int64_t E = 0, k = 0, M = 0;
+  int64_t G = 0, D = 0, Q = 0;
+};
 
-/// mean, b and db may be null. So may wpe and dwpe above.
-NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
-                             const Tensor& inp, const Tensor& w, const Tensor& b);
-NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
-                                    const Tensor& w, const Tensor& mean, const Tensor& rstd);
-NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
-                                     const Tensor& inp, const Tensor& mean, const Tensor& rstd);
+/// One call's arguments, as check_shapes takes them.
+struct Arguments {
+  std::array<const Tensor*, 9> tensors{};
+  std::array<int64_t, 3> numbers{};
+  int tensor_count = 0, number_count = 0;
+  const Ctx* ctx = nullptr;
+  const AttentionPlace* place = nullptr;
 
-MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
-                                 const Tensor& bias, int leaves);
-MatmulShape check_matmul_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w,
-                                        int leaves);
-MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
-                                               const Tensor& inp);
-BiasShape check_bias_backward(const Tensor& db, const Tensor& dout);
+  void add(const Tensor& x) { tensors[static_cast<size_t>(tensor_count++)] = &x; }
+  void add(const ExpertRows& rows) {
+    add(rows.offsets);
+    add(rows.row);
+    add(rows.from);
+  }
+  void add(std::integral auto n) { numbers[static_cast<size_t>(number_count++)] = n; }
+  void add(const Ctx& c) { ctx = &c; }
+  void add(const AttentionPlace& p) { place = &p; }
+};
 
-/// gelu_forward, gelu_backward, add, cast, scale: the number of elements.
-int64_t check_gelu_forward(const Tensor& out, const Tensor& inp);
-int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
-int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b);
-int64_t check_cast(const Tensor& out, const Tensor& inp);
-int64_t check_scale(const Tensor& x);
-ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
-                                     const Tensor& product, const Tensor& bias);
+Extents check_shapes(Op op, const Arguments& given);
 
-/// swiglu_*: the number of elements of the output.
-int64_t check_swiglu_forward(const Tensor& out, const Tensor& inp);
-int64_t check_swiglu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
-
-RouteShape check_route_forward(const Tensor& expert, const Tensor& weight, const Tensor& scores,
-                               const Tensor& load, const Tensor& losses, const Tensor& logits,
-                               const Tensor& bias);
-RouteShape check_route_backward(const Tensor& dlogits, const Tensor& dweight, const Tensor& expert,
-                                const Tensor& scores, const Tensor& load, const Tensor& logits);
-/// C is 0 in the result, as it is below where there are no channels.
-ExpertShape check_expert_rows(const ExpertRows& rows, const Tensor& expert, int64_t capacity);
-ExpertShape check_gather_rows(const Tensor& out, const Tensor& inp, const ExpertRows& rows);
-GroupedShape check_grouped_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
-                                          const ExpertRows& rows, int leaves);
-GroupedShape check_grouped_matmul_backward_input(const Tensor& dinp, const Tensor& dout,
-                                                 const Tensor& w, const ExpertRows& rows,
-                                                 int leaves);
-GroupedShape check_grouped_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
-                                                  const Tensor& inp, const ExpertRows& rows);
-ExpertShape check_combine_forward(const Tensor& out, const Tensor& y, const ExpertRows& rows,
-                                  const Tensor& expert, const Tensor& weight);
-ExpertShape check_combine_backward(const Tensor& dy, const Tensor& dweight, const Tensor& dout,
-                                   const Tensor& y, const ExpertRows& rows, const Tensor& weight);
-
-RopeShape check_rope(const Tensor& qkv, const Tensor& angles, int64_t heads);
-
-AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);
-AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
-                                        const Tensor& out, const Tensor& lse);
-AttentionPieceShape check_attention_piece_forward(const Tensor& o, const Tensor& m, const Tensor& l,
-                                                  const Tensor& q, const Tensor& kv,
-                                                  const AttentionPlace& place);
-AttentionPieceShape check_attention_piece_backward(const Tensor& dq, const Tensor& dkv,
-                                                   const Tensor& dout, const Tensor& q,
-                                                   const Tensor& kv, const Tensor& out,
-                                                   const Tensor& lse, const AttentionPlace& place);
-/// Tk is 0 and NKV is NH in the result: keys and groups play no part.
-AttentionPieceShape check_attention_merge(const Tensor& o, const Tensor& m, const Tensor& l,
-                                          const Tensor& later_o, const Tensor& later_m,
-                                          const Tensor& later_l);
-AttentionPieceShape check_attention_finish(const Tensor& out, const Tensor& lse, const Tensor& o,
-                                           const Tensor& m, const Tensor& l);
-ColumnsShape check_copy_columns(const Tensor& to, int64_t to_column, const Tensor& from,
-                                int64_t from_column, int64_t count);
-
-/// ctx says how many losses there are.
-CrossEntropyShape check_cross_entropy(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
-                                      const Tensor& logits, const Tensor& targets, int64_t vocab);
-CrossEntropyShape check_softmax_max(const Tensor& max, const Tensor& logits, int64_t vocab);
-CrossEntropyShape check_softmax_sum(const Tensor& sum, const Tensor& target, const Tensor& logits,
-                                    const Tensor& max, const Tensor& targets, int64_t vocab);
-CrossEntropyShape check_softmax_loss(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
-                                     const Tensor& logits, const Tensor& max, const Tensor& sum,
-                                     const Tensor& target, const Tensor& targets, int64_t vocab);
-
-MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x);
-MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
-                                const Tensor& weight_limbs);
-
-/// The elementwise optimizers: the number of elements.
-int64_t check_sgd_update(const Tensor& param, const Tensor& velocity, const Tensor& grad);
-int64_t check_adamw_update(const Tensor& param, const Tensor& m, const Tensor& v,
-                           const Tensor& grad);
-int64_t check_lion_update(const Tensor& param, const Tensor& m, const Tensor& grad);
-MatrixShape check_adafactor_update(const Tensor& param, const Tensor& row, const Tensor& col,
-                                   const Tensor& grad);
-int64_t check_adamw8bit_update(const Tensor& param, const Tensor& m_code, const Tensor& m_scale,
-                               const Tensor& v_code, const Tensor& v_scale, const Tensor& grad);
+/// Takes the operands of an operation in the order of kernels.h, and the numbers among them. Losses
+/// take the Ctx first, and pieces of attention the AttentionPlace last. Returns the extents.
+/// @throws CheckError if a dtype or an extent is not what the operation declares
+template <class... Args>
+Extents check_shapes(Op op, const Args&... args) {
+  Arguments all;
+  (all.add(args), ...);
+  return check_shapes(op, all);
+}
 
 /// Tokens and targets come from data, so all are checked before the first is used as an index.
 inline void check_token(int32_t token, int64_t V) {

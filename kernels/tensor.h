@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "kernels/check.h"
@@ -36,6 +37,22 @@ constexpr int64_t size_of(Dtype dtype) {
     case Dtype::E5M2: return 1;
   }
   return 0;
+}
+
+/// "BF16"
+constexpr std::string_view dtype_text(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F32: return "F32";
+    case Dtype::F64: return "F64";
+    case Dtype::I32: return "I32";
+    case Dtype::I64: return "I64";
+    case Dtype::U8: return "U8";
+    case Dtype::BF16: return "BF16";
+    case Dtype::F16: return "F16";
+    case Dtype::E4M3: return "F8_E4M3";
+    case Dtype::E5M2: return "F8_E5M2";
+  }
+  return "?";
 }
 
 /// The Dtype of a C++ type: dtype_of<float> == Dtype::F32.

@@ -43,13 +43,13 @@ __global__ void query_kernel(dev::Heads heads, dev::QueryRun run, T* out, float*
   dev::store<kHS>(dev::rows_of_out(heads, run, out, h)[t], o);
 }
 
-AttentionPieceShape shape_of(Tensor lse) {
+Extents shape_of(Tensor lse) {
   const int64_t B = lse.dim(0), NH = lse.dim(1), tokens = lse.dim(2);
-  return {.B = B, .Tq = tokens, .Tk = tokens, .NH = NH, .NKV = NH, .HS = kHS};
+  return {.B = B, .NH = NH, .NKV = NH, .HS = kHS, .Tq = tokens, .Tk = tokens};
 }
 
 void thread_per_query(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  const AttentionPieceShape s = shape_of(lse);
+  const Extents s = shape_of(lse);
   dev::launch(ctx, query_kernel, {.x = ceil_div(s.Tq, kQueries), .y = s.NH, .z = s.B}, kQueries, 0,
               dev::heads_of(s, true), dev::runs_of(s, whole_sequence(s.Tq))[0],
               dev::device_data<T>(out), dev::device_data<float>(lse), dev::device_data<T>(qkv));

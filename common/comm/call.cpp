@@ -4,21 +4,6 @@
 
 namespace ladder {
 
-std::string_view dtype_text(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F32: return "F32";
-    case Dtype::F64: return "F64";
-    case Dtype::I32: return "I32";
-    case Dtype::I64: return "I64";
-    case Dtype::U8: return "U8";
-    case Dtype::BF16: return "BF16";
-    case Dtype::F16: return "F16";
-    case Dtype::E4M3: return "F8_E4M3";
-    case Dtype::E5M2: return "F8_E5M2";
-  }
-  return "?";
-}
-
 std::string to_string(const Call& call) {
   std::string text{to_string(call.operation)};
   if (call.operation == Operation::Barrier) return text;

@@ -47,8 +47,6 @@ inline bool agree(const Call& a, const Call& b) {
          a.variant == b.variant;
 }
 
-std::string_view dtype_text(Dtype dtype);
-
 /// "all_reduce of 1000 F32 (max)", "broadcast of 3 I64 (from 2)"
 std::string to_string(const Call& call);
 

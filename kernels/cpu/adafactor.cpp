@@ -74,9 +74,9 @@ HWY_INLINE Vec direction(const Problem& p, int64_t r, int64_t n, Io io, float in
 
 void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tensor grad,
                       const AdafactorStep& step) {
-  const auto [R, N] = check_adafactor_update(param, row, col, grad);
-  const Problem p{.R = R,
-                  .N = N,
+  const Extents s = check_shapes(Op::adafactor_update, param, row, col, grad);
+  const Problem p{.R = s.R,
+                  .N = s.N,
                   .w = param.data<float>(),
                   .row = row.data<float>(),
                   .col = col ? col.data<float>() : nullptr,
@@ -86,10 +86,10 @@ void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tens
   if (p.col) {
     update_rows(ctx, p);
     update_columns(ctx, p);
-    const float sum = lane_sum(R, [&](int64_t r, auto io) { return io.load(p.row + r); });
-    inverse_mean = static_cast<float>(R) / sum;
+    const float sum = lane_sum(s.R, [&](int64_t r, auto io) { return io.load(p.row + r); });
+    inverse_mean = static_cast<float>(s.R) / sum;
   } else {
-    for_vectors(0, N, [&](int64_t n, auto io) {
+    for_vectors(0, s.N, [&](int64_t n, auto io) {
       const Vec slope = io.load(p.g + n);
       const Vec q = hn::MulAdd(slope, slope, broadcast(step.eps));
       io.store(hn::MulAdd(broadcast(step.beta2), io.load(p.row + n),
@@ -97,18 +97,19 @@ void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tens
                p.row + n);
     });
   }
-  const std::span<float> squares = shared_scratch<float>(ctx, R);
-  parallel_for(ctx, R, 1, 4 * N, [&](Range range) {
+  const std::span<float> squares = shared_scratch<float>(ctx, s.R);
+  parallel_for(ctx, s.R, 1, 4 * s.N, [&](Range range) {
     for (int64_t r = range.begin; r < range.end; ++r)
       squares[static_cast<size_t>(r)] = lane_sum(p.N, [&](int64_t n, auto io) {
         const Vec u = io.only(direction(p, r, n, io, inverse_mean));
         return hn::Mul(u, u);
       });
   });
-  const float total = lane_sum(R, [&](int64_t r, auto io) { return io.load(squares.data() + r); });
-  const float rms = std::sqrt(total / static_cast<float>(R * N));
+  const float total =
+      lane_sum(s.R, [&](int64_t r, auto io) { return io.load(squares.data() + r); });
+  const float rms = std::sqrt(total / static_cast<float>(s.R * s.N));
   const Vec shrink = broadcast(1 / std::max(1.0f, rms / step.clip));
-  parallel_for(ctx, R, 1, 4 * N, [&](Range range) {
+  parallel_for(ctx, s.R, 1, 4 * s.N, [&](Range range) {
     for (int64_t r = range.begin; r < range.end; ++r)
       for_vectors(0, p.N, [&](int64_t n, auto io) {
         float* w = p.w + r * p.N + n;

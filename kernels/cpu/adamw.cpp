@@ -9,7 +9,7 @@ namespace ladder::cpu {
 
 void adamw_update(const Ctx& ctx, Tensor param, Tensor m, Tensor v, Tensor grad,
                   const AdamStep& step) {
-  const int64_t n = check_adamw_update(param, m, v, grad);
+  const int64_t n = check_shapes(Op::adamw_update, param, m, v, grad).R;
   float* w = param.data<float>();
   float* first = m.data<float>();
   float* second = v.data<float>();

@@ -10,7 +10,8 @@ namespace ladder::cpu {
 
 void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
                       Tensor v_scale, Tensor grad, const AdamStep& step) {
-  const int64_t n = check_adamw8bit_update(param, m_code, m_scale, v_code, v_scale, grad);
+  const int64_t n =
+      check_shapes(Op::adamw8bit_update, param, m_code, m_scale, v_code, v_scale, grad).N;
   float* w = param.data<float>();
   const float* g = grad.data<float>();
   uint8_t* m_codes = m_code.data<uint8_t>();

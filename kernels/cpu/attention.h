@@ -55,19 +55,18 @@ std::vector<TokenBlock> blocks_of(const std::array<TokenRun, N>& runs, int64_t T
 
 /// A piece of attention, cut into blocks. A whole sequence is a piece, too.
 struct Piece {
-  AttentionPieceShape s;
+  Extents s;
   AttentionColumns at;
   int64_t T;  ///< tokens of the sequence
   std::vector<TokenBlock> queries, keys;
 
-  Piece(const AttentionPieceShape& shape, const AttentionPlace& place, bool together)
+  Piece(const Extents& shape, const AttentionPlace& place, bool together)
       : s(shape),
         at(together ? AttentionColumns::together(s.NKV, r()) : AttentionColumns::apart(s.NKV, r())),
         T(place.T),
         queries(blocks_of(query_runs(place, s.Tq), T)),
         keys(blocks_of(std::array{TokenRun{{place.keys, place.keys + s.Tk}, 0}}, T)) {}
-  explicit Piece(const AttentionShape& whole)
-      : Piece(piece_of(whole), whole_sequence(whole.T), true) {}
+  explicit Piece(const Extents& whole) : Piece(piece_of(whole), whole_sequence(whole.T), true) {}
 
   int64_t r() const { return s.NH / s.NKV; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(s.HS)); }

@@ -288,7 +288,7 @@ void backward_group(const Piece& piece, const BackwardRoom& room,
 template <class T, class Real>
 void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* dout, const T* q,
               const T* kv, const T* out, const float* lse) {
-  const AttentionPieceShape& s = piece.s;
+  const Extents& s = piece.s;
   const std::vector<TokenBlock> blocks = folded(piece);
   for_heads<BackwardRoom>(ctx, piece, s.B * s.NKV, [&](int64_t task, const BackwardRoom& room) {
     const int64_t b = task / s.NKV, g = task % s.NKV;
@@ -321,7 +321,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
                                                  one.of(out), one.statistics(lse));
                             });
-  const Piece piece(check_attention_backward(dqkv, dout, qkv, out, lse));
+  const Piece piece(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();
     T* dx = dqkv.data<T>();
@@ -331,8 +331,9 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
 
 void attention_piece_backward(const Ctx& ctx, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
                               Tensor kv, Tensor out, Tensor lse, const AttentionPlace& place) {
-  const Piece piece(check_attention_piece_backward(dq, dkv, dout, q, kv, out, lse, place), place,
-                    false);
+  const Piece piece(
+      check_shapes(Op::attention_piece_backward, dq, dkv, dout, q, kv, out, lse, place), place,
+      false);
   dispatch(q, [&]<class T>(T) {
     backward<T>(ctx, piece, dq.data<float>(), dkv.data<float>(), dout.data<T>(), q.data<T>(),
                 kv.data<T>(), out.data<T>(), lse.data<float>());

@@ -191,20 +191,20 @@ void forward(const Ctx& ctx, const Piece& piece, const T* q, const T* kv, F&& fi
 
 /// The rows of one head in out, dout or o.
 template <class T>
-HeadRows<T> rows_of_out(const AttentionPieceShape& s, T* out, int64_t b, int64_t h) {
+HeadRows<T> rows_of_out(const Extents& s, T* out, int64_t b, int64_t h) {
   return head_rows(out, {s.NH, 1, 0}, s.Tq, s.HS, b, h);
 }
 
 /// The softmaxes of a head in memory, from a row on. `head` counts the heads of all sequences.
-Softmaxes some_of(const AttentionPieceShape& s, const Tensor& o, const Tensor& m, const Tensor& l,
-                  int64_t head, int64_t row) {
+Softmaxes some_of(const Extents& s, const Tensor& o, const Tensor& m, const Tensor& l, int64_t head,
+                  int64_t row) {
   const auto rows = rows_of_out(s, o.data<float>(), head / s.NH, head % s.NH);
   const int64_t at = head * s.Tq + row;
   return {rows[row], rows.stride, m.data<float>() + at, l.data<float>() + at};
 }
 
 /// Where the first query of a block lies in m, l or lse, (B,NH,Tq).
-int64_t statistic(const AttentionPieceShape& s, int64_t b, int64_t h, const TokenBlock& queries) {
+int64_t statistic(const Extents& s, int64_t b, int64_t h, const TokenBlock& queries) {
   return (b * s.NH + h) * s.Tq + queries.row;
 }
 
@@ -223,8 +223,8 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
         ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
         });
-  const Piece piece(check_attention_forward(out, lse, qkv));
-  const AttentionPieceShape& s = piece.s;
+  const Piece piece(check_shapes(Op::attention_forward, out, lse, qkv));
+  const Extents& s = piece.s;
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();
     T* y = out.data<T>();
@@ -239,8 +239,8 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
   refuse_documents(ctx, "attention_piece_forward");
-  const Piece piece(check_attention_piece_forward(o, m, l, q, kv, place), place, false);
-  const AttentionPieceShape& s = piece.s;
+  const Piece piece(check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place), place, false);
+  const Extents& s = piece.s;
   const auto keep = [&](int64_t b, int64_t h, const TokenBlock& queries, const Softmaxes* sum) {
     const auto to = rows_of_out(s, o.data<float>(), b, h);
     float* to_m = m.data<float>() + statistic(s, b, h, queries);
@@ -260,7 +260,7 @@ void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tenso
 
 void attention_merge(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
                      Tensor later_l) {
-  const AttentionPieceShape s = check_attention_merge(o, m, l, later_o, later_m, later_l);
+  const Extents s = check_shapes(Op::attention_merge, o, m, l, later_o, later_m, later_l);
   CHECK(o.dtype == Dtype::F32, "cpu merges in F32");
   const auto mine = [=](int64_t head, int64_t row) { return some_of(s, o, m, l, head, row); };
   const auto later = [=](int64_t head, int64_t row) {
@@ -276,7 +276,7 @@ void attention_merge(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor later_
 }
 
 void attention_finish(const Ctx& ctx, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l) {
-  const AttentionPieceShape s = check_attention_finish(out, lse, o, m, l);
+  const Extents s = check_shapes(Op::attention_finish, out, lse, o, m, l);
   dispatch(out, [&]<class T>(T) {
     T* y = out.data<T>();
     parallel_for(ctx, s.B * s.NH, 1, s.Tq * s.HS, [&](Range heads) {

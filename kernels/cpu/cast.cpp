@@ -54,7 +54,7 @@ void cast_to(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
 }  // namespace
 
 void cast(const Ctx& ctx, Tensor out, Tensor inp) {
-  check_cast(out, inp);
+  check_shapes(Op::cast, out, inp);
   dispatch(inp, [&]<class From>(From) {
     switch (out.dtype) {
       case Dtype::E4M3: return cast_to_fp8<E4m3, From>(ctx, out, inp);

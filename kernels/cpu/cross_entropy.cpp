@@ -94,7 +94,7 @@ struct Loss {
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const int64_t V = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab).V;
+  const int64_t V = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab).V;
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
   check_targets(targets, vocab, false);
   dispatch(logits, [&]<class Real>(Real) {
@@ -107,7 +107,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
 }
 
 void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
+  const Extents s = check_shapes(Op::softmax_max, max, logits, vocab);
   float* to = max.data<float>();
   dispatch(logits, [&]<class Real>(Real) {
     const Real* x = logits.data<Real>();
@@ -120,7 +120,7 @@ void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
 
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  const Extents s = check_shapes(Op::softmax_sum, sum, target, logits, max, targets, vocab);
   check_targets(targets, vocab, true);
   const int32_t* column = targets.data<int32_t>();
   const float* m = max.data<float>();
@@ -139,7 +139,7 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
-  check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
+  check_shapes(Op::softmax_loss, ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
   check_targets(targets, vocab, true);
   const float *m = max.data<float>(), *s = sum.data<float>(), *x_target = target.data<float>();

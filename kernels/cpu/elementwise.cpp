@@ -8,13 +8,13 @@
 namespace ladder::cpu {
 
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const ResidualShape s = check_residual_forward(out, residual, product, bias);
+  const Extents s = check_shapes(Op::residual_forward, out, residual, product, bias);
   dispatch_out(out, {residual, product}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* r = residual.data<Real>();
     const Real* p = product.data<Real>();
     const Real* b = bias.data<Real>();  // may be null; then -0 is added, which changes no number
-    parallel_for(ctx, s.rows, 1, s.C, [=](Range range) {
+    parallel_for(ctx, s.R, 1, s.C, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
         for_vectors<Wide>(0, s.C, [=](int64_t c, auto io) {
           const int64_t i = row * s.C + c;
@@ -26,7 +26,7 @@ void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor produc
 }
 
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
-  const int64_t n = check_add(out, a, b);
+  const int64_t n = check_shapes(Op::add, out, a, b).R;
   dispatch_out(out, {a, b}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* left = a.data<Real>();
@@ -40,7 +40,7 @@ void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
 }
 
 void scale(const Ctx& ctx, Tensor x, float factor) {
-  const int64_t n = check_scale(x);
+  const int64_t n = check_shapes(Op::scale, x).R;
   dispatch(x, [&]<class Real>(Real) {
     Real* y = x.data<Real>();
     parallel_for(ctx, n, kAlign, 1, [=](Range range) {
@@ -53,7 +53,7 @@ void scale(const Ctx& ctx, Tensor x, float factor) {
 
 void copy_columns(const Ctx& ctx, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
                   int64_t count) {
-  const ColumnsShape s = check_copy_columns(to, to_column, from, from_column, count);
+  const Extents s = check_shapes(Op::copy_columns, to, to_column, from, from_column, count);
   dispatch(from, [&]<class From>(From) {
     dispatch(to, [&]<class To>(To) {
       const From* x = from.data<From>() + from_column;
@@ -61,7 +61,7 @@ void copy_columns(const Ctx& ctx, Tensor to, int64_t to_column, Tensor from, int
       parallel_for(ctx, s.R * s.G, 1, count, [=](Range range) {
         for (int64_t row = range.begin; row < range.end; ++row)
           for_vectors(0, count, [=](int64_t i, auto io) {
-            io.store(io.load(x + row * s.from + i), y + row * s.to + i);
+            io.store(io.load(x + row * s.M + i), y + row * s.N + i);
           });
       });
     });

@@ -106,7 +106,7 @@ ColumnSums<1> sum_position(int64_t t, const Real* dout, int64_t C, const Sequenc
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
-  const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
+  const Extents s = check_shapes(Op::embed_forward, out, tokens, wte, wpe);
   const int32_t* token = tokens.data<int32_t>();
   check_tokens(tokens, s.V);
   const Positions positions = positions_of(ctx, s.B, s.T);
@@ -134,7 +134,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
-  const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
+  const Extents s = check_shapes(Op::embed_backward, dwte, dwpe, dout, tokens);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   const Occurrences found = sort_by_token(ctx, tokens, s.V, sequences);
   float* words = dwte.data<float>();

@@ -35,13 +35,13 @@ ColumnSums<1> combine(const Real* y, int64_t C, const int32_t* row, const int32_
 }  // namespace
 
 void expert_rows(const Ctx&, const ExpertRows& rows, Tensor expert, int64_t capacity) {
-  const ExpertShape s = check_expert_rows(rows, expert, capacity);
+  const Extents s = check_shapes(Op::expert_rows, rows, expert, capacity);
   check_experts(expert, s.E, /*elsewhere=*/true);
   sort_by_expert(rows, expert, capacity);
 }
 
 void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows) {
-  const ExpertShape s = check_gather_rows(out, inp, rows);
+  const Extents s = check_shapes(Op::gather_rows, out, inp, rows);
   check_offsets(rows, s.M);
   const int64_t bytes = s.C * size_of(inp.dtype);
   const auto* from = static_cast<const char*>(inp.host());
@@ -55,7 +55,7 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
 
 void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
                      Tensor weight) {
-  const ExpertShape s = check_combine_forward(out, y, rows, expert, weight);
+  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
   const int32_t *row = rows.row.data<int32_t>(), *e = expert.data<int32_t>();
   const float* w = weight.data<float>();
   dispatch(y, [&]<class From>(From) {
@@ -80,7 +80,7 @@ void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& row
 
 void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
                       const ExpertRows& rows, Tensor weight) {
-  const ExpertShape s = check_combine_backward(dy, dweight, dout, y, rows, weight);
+  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
   const int32_t* row = rows.row.data<int32_t>();
   const float* w = weight.data<float>();
   float* dw = dweight.data<float>();

@@ -72,7 +72,7 @@ HWY_INLINE Vecs<N> gelu_slope(const Vecs<N>& x) {
 }  // namespace
 
 void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
-  const int64_t n = check_gelu_forward(out, inp);
+  const int64_t n = check_shapes(Op::gelu_forward, out, inp).R;
   dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* x = inp.data<Real>();
@@ -90,7 +90,7 @@ void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
 }
 
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_gelu_backward(dinp, dout, inp);
+  const int64_t n = check_shapes(Op::gelu_backward, dinp, dout, inp).R;
   dispatch_out(dinp, {dout, inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
     const Real* dy = dout.data<Real>();

@@ -17,7 +17,7 @@ HWY_INLINE Vec add_sign(Vec x, Vec d) {
 }  // namespace
 
 void lion_update(const Ctx& ctx, Tensor param, Tensor m, Tensor grad, const LionStep& step) {
-  const int64_t n = check_lion_update(param, m, grad);
+  const int64_t n = check_shapes(Op::lion_update, param, m, grad).R;
   float* w = param.data<float>();
   float* moment = m.data<float>();
   const float* g = grad.data<float>();

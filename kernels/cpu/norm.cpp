@@ -113,7 +113,7 @@ HWY_INLINE void add_token(ColumnSums<2>& sum, const Real* dy, const Real* x, con
 
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
-  const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
+  const Extents s = check_shapes(Op::norm_forward, out, mean, rstd, inp, w, b);
   float* means = mean.data<float>();  // may be null
   float* rstds = rstd.data<float>();
   dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
@@ -142,7 +142,7 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
 
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                          Tensor mean, Tensor rstd) {
-  const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_input, dinp, dout, inp, w, mean, rstd);
   const float *means = mean.data<float>(), *rstds = rstd.data<float>();
   dispatch_out(dinp, {dout, inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
@@ -159,7 +159,7 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, T
 
 void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                           Tensor mean, Tensor rstd, Into into) {
-  const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_weight, dw, db, dout, inp, mean, rstd);
   float* dweight = dw.data<float>();
   float* dbias = db.data<float>();  // may be null
   const float *means = mean.data<float>(), *rstds = rstd.data<float>();

@@ -25,16 +25,17 @@ HWY_INLINE void turn(Real* x, const float* angles, int64_t half, bool back) {
 }  // namespace
 
 void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
-  const RopeShape s = check_rope(qkv, angles, heads);
+  const Extents s = check_shapes(Op::rope, qkv, angles, heads);
   const Positions positions = positions_of(ctx, s.B, s.T);
+  const int64_t turned = s.NH / s.NKV + 1, width = s.NKV * (turned + 1) * s.HS;
   const float* table = angles.data<float>();
   dispatch(qkv, [&]<class Real>(Real) {
     Real* rows = qkv.data<Real>();
-    parallel_for(ctx, s.B * s.T, 1, s.row(), [=](Range range) {
+    parallel_for(ctx, s.B * s.T, 1, width, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
         for (int64_t group = 0; group < s.NKV; ++group) {
-          Real* head = rows + row * s.row() + group * (s.turned + 1) * s.HS;
-          for (int64_t i = 0; i < s.turned; ++i, head += s.HS)
+          Real* head = rows + row * width + group * (turned + 1) * s.HS;
+          for (int64_t i = 0; i < turned; ++i, head += s.HS)
             turn(head, table + positions[row] * s.HS, s.HS / 2, back);
         }
     });

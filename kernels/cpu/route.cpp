@@ -46,13 +46,13 @@ float chosen_sum(const float* scores, const int32_t* expert, int64_t k) {
 }
 
 /// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
-float share(int32_t load, const RouteShape& s) {
+float share(int32_t load, const Extents& s) {
   return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
 }
 
 /// route_forward for one token. scores, x (E); expert, weight (k); bias (E) or null
 void route_token(int32_t* expert, float* weight, float* scores, const float* x, const float* bias,
-                 const RouteShape& s, const RouteRule& rule, const Softmax& softmax) {
+                 const Extents& s, const RouteRule& rule, const Softmax& softmax) {
   for_vectors(0, s.E, [&](int64_t e, auto io) {
     const Vec logit = io.load(x + e);
     io.store(rule.sigmoid ? sigmoid(logit) : softmax.of(logit), scores + e);
@@ -63,7 +63,7 @@ void route_token(int32_t* expert, float* weight, float* scores, const float* x, 
 }
 
 /// The balance loss of a sequence: sum_e f_e P_e. load (E); scores (T,E); by (T): divisors
-float balance_loss(const int32_t* load, const float* scores, const float* by, const RouteShape& s,
+float balance_loss(const int32_t* load, const float* scores, const float* by, const Extents& s,
                    int chunks) {
   float sum = 0;
   for (int64_t e = 0; e < s.E; ++e) {
@@ -76,8 +76,7 @@ float balance_loss(const int32_t* load, const float* scores, const float* by, co
 
 /// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E)
 void score_gradient(float* ds, const float* dweight, const int32_t* expert, const float* scores,
-                    const int32_t* load, const RouteShape& s, const RouteRule& rule,
-                    float balance) {
+                    const int32_t* load, const Extents& s, const RouteRule& rule, float balance) {
   const float sum = divisor(scores, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;  // subtracted because p is divided by the sum of the scores
   for (int64_t e = 0; e < s.E; ++e) {
@@ -93,7 +92,7 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
 }
 
 /// Turns the gradient of a token's scores, in dx, into that of its logits. dx, x, scores (E)
-void logit_gradient(float* dx, const float* x, const float* scores, const RouteShape& s,
+void logit_gradient(float* dx, const float* x, const float* scores, const Extents& s,
                     const RouteRule& rule, float z) {
   const float mean = lane_sum(
       s.E, [&](int64_t e, auto io) { return hn::Mul(io.load(dx + e), io.load(scores + e)); });
@@ -112,13 +111,14 @@ void logit_gradient(float* dx, const float* x, const float* scores, const RouteS
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
   refuse_documents(ctx, "route_forward");
-  const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
+  const Extents s =
+      check_shapes(Op::route_forward, expert, weight, scores, load, losses, logits, bias);
   const float *x = logits.data<float>(), *b = bias.data<float>();
   float *p = scores.data<float>(), *w = weight.data<float>(), *sums = losses.data<float>();
   int32_t *chosen = expert.data<int32_t>(), *loads = load.data<int32_t>();
-  const std::span<float> scratch = shared_scratch<float>(ctx, 2 * s.tokens());
-  float *by = scratch.data(), *squares = by + s.tokens();
-  parallel_for(ctx, s.tokens(), 1, 8 * s.E, [=](Range range) {
+  const std::span<float> scratch = shared_scratch<float>(ctx, 2 * s.B * s.T);
+  float *by = scratch.data(), *squares = by + s.B * s.T;
+  parallel_for(ctx, s.B * s.T, 1, 8 * s.E, [=](Range range) {
     for (int64_t row = range.begin; row < range.end; ++row) {
       const Softmax softmax(x + row * s.E, s.E);
       route_token(chosen + row * s.k, w + row * s.k, p + row * s.E, x + row * s.E, b, s, rule,
@@ -142,12 +142,13 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
 
 void route_backward(const Ctx& ctx, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                     Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
-  const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
+  const Extents s =
+      check_shapes(Op::route_backward, dlogits, dweight, expert, scores, load, logits);
   check_experts(expert, s.E, /*elsewhere=*/false);
   const float *x = logits.data<float>(), *p = scores.data<float>(), *dw = dweight.data<float>();
   const int32_t *chosen = expert.data<int32_t>(), *loads = load.data<int32_t>();
   float* dx = dlogits.data<float>();
-  parallel_for(ctx, s.tokens(), 1, 8 * s.E, [=](Range range) {
+  parallel_for(ctx, s.B * s.T, 1, 8 * s.E, [=](Range range) {
     for (int64_t row = range.begin; row < range.end; ++row) {
       const int64_t at = row * s.E;
       score_gradient(dx + at, dw + row * s.k, chosen + row * s.k, p + at, loads + row / s.T * s.E,

@@ -7,7 +7,7 @@
 namespace ladder::cpu {
 
 void sgd_update(const Ctx& ctx, Tensor param, Tensor velocity, Tensor grad, const SgdStep& step) {
-  const int64_t n = check_sgd_update(param, velocity, grad);
+  const int64_t n = check_shapes(Op::sgd_update, param, velocity, grad).R;
   float* w = param.data<float>();
   float* v = velocity ? velocity.data<float>() : nullptr;
   const float* g = grad.data<float>();

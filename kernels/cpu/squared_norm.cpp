@@ -136,7 +136,7 @@ void add_limbs(int64_t* to, const Limbs& limbs) {
 }  // namespace
 
 void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
-  const MatrixShape s = check_squared_norm(limbs, x);
+  const Extents s = check_shapes(Op::squared_norm, limbs, x);
   const float* from = x.data<float>();
   int64_t* to = limbs.data<int64_t>();
   if (s.R >= ctx.threads) {
@@ -162,7 +162,7 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
 
 void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                    float clip) {
-  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  const Extents s = check_shapes(Op::adaptive_clip, grad, grad_limbs, weight_limbs);
   float* g = grad.data<float>();
   const int64_t* g_limbs = grad_limbs.data<int64_t>();
   const int64_t* w_limbs = weight_limbs.data<int64_t>();

@@ -84,7 +84,8 @@ HWY_INLINE std::array<Gated, N> load_all(const Io& io, const Real* p) {
 }  // namespace
 
 void swiglu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
-  const int64_t n = check_swiglu_forward(out, inp);
+  check_shapes(Op::swiglu_forward, out, inp);
+  const int64_t n = out.size();
   dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* x = inp.data<Real>();
@@ -102,7 +103,8 @@ void swiglu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
 }
 
 void swiglu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_swiglu_backward(dinp, dout, inp);
+  check_shapes(Op::swiglu_backward, dinp, dout, inp);
+  const int64_t n = dout.size();
   dispatch_out(dinp, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
     const Real* dy = dout.data<Real>();

@@ -10,7 +10,7 @@ const Kernels& cpu_kernels() {
       .name = "cpu",
       .scratch_bytes = cpu::kScratchBytes,
       .max_head = std::numeric_limits<int64_t>::max(),
-#define LADDER_OPERATION(op) .op = cpu::op,
+#define LADDER_OPERATION(op, operands) .op = cpu::op,
 #include "kernels/operations.inc"
   };
   return table;

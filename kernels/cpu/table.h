@@ -12,7 +12,7 @@ namespace ladder::cpu {
 constexpr int64_t kScratchBytes = 8 << 20;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression
-#define LADDER_OPERATION(op) std::remove_pointer_t<decltype(Kernels::op)> op;
+#define LADDER_OPERATION(op, operands) std::remove_pointer_t<decltype(Kernels::op)> op;
 #include "kernels/operations.inc"
 
 }  // namespace ladder::cpu

@@ -137,20 +137,20 @@ void update_moments(const Ctx& ctx, Scratch& scratch, const Problem& p) {
 
 void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tensor grad,
                       const AdafactorStep& step) {
-  const auto [R, N] = check_adafactor_update(param, row, col, grad);
-  if (R * N == 0) return;
+  const Extents s = check_shapes(Op::adafactor_update, param, row, col, grad);
+  if (grad.size() == 0) return;
   Scratch scratch(ctx);
-  const Problem p{.R = R,
-                  .N = N,
+  const Problem p{.R = s.R,
+                  .N = s.N,
                   .w = device_data<float>(param),
                   .row = device_data<float>(row),
                   .col = device_data<float>(col),
                   .g = device_data<float>(grad),
-                  .col_sum = scratch.take<float>(N),
-                  .squares = scratch.take<float>(R),
+                  .col_sum = scratch.take<float>(s.N),
+                  .squares = scratch.take<float>(s.R),
                   .scalars = scratch.take<float>(2),
                   .step = step};
-  dispatch_width<float>(N, {param, col ? col : row, grad}, [&]<int W>(Width<W>) {
+  dispatch_width<float>(s.N, {param, col ? col : row, grad}, [&]<int W>(Width<W>) {
     update_moments<W>(ctx, scratch, p);
     launch(ctx, find_inverse_mean, {}, kMaxThreads, 0, p);
     launch(ctx, sum_squares<W>, {.x = p.R}, kThreads, 0, p);

@@ -27,7 +27,7 @@ __global__ void update(float* param, float* m, float* v, const float* grad, int6
 
 void adamw_update(const Ctx& ctx, Tensor param, Tensor m, Tensor v, Tensor grad,
                   const AdamStep& step) {
-  const int64_t n = check_adamw_update(param, m, v, grad);
+  const int64_t n = check_shapes(Op::adamw_update, param, m, v, grad).R;
   dispatch_width<kWidth<float>>({param, m, v, grad}, [&]<int W>(Width<W>) {
     launch(ctx, update<W>, grid_over<W>(n), kThreads, 0, device_data<float>(param),
            device_data<float>(m), device_data<float>(v), device_data<float>(grad), n,

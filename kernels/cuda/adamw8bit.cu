@@ -178,7 +178,8 @@ __global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamMove 
 
 void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
                       Tensor v_scale, Tensor grad, const AdamStep& step) {
-  const int64_t n = check_adamw8bit_update(param, m_code, m_scale, v_code, v_scale, grad);
+  const int64_t n =
+      check_shapes(Op::adamw8bit_update, param, m_code, m_scale, v_code, v_scale, grad).N;
   const Operands all{.param = device_data<float>(param),
                      .m = {device_data<uint8_t>(m_code), device_data<float>(m_scale)},
                      .v = {device_data<uint8_t>(v_code), device_data<float>(v_scale)},

@@ -16,8 +16,7 @@
 namespace ladder::LADDER_CUDA {
 
 /// together: queries, keys and values are in one tensor, qkv.
-inline Heads heads_of(const AttentionPieceShape& s, bool together,
-                      const int32_t* documents = nullptr) {
+inline Heads heads_of(const Extents& s, bool together, const int32_t* documents = nullptr) {
   CHECK(s.Tq < 1 << 30 && s.Tk < 1 << 30, "attention over {} tokens", std::max(s.Tq, s.Tk));
   const int NH = static_cast<int>(s.NH), NKV = static_cast<int>(s.NKV), r = NH / NKV;
   const double scale = 1 / std::sqrt(static_cast<double>(s.HS));
@@ -51,7 +50,7 @@ inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outpu
 }
 
 /// The queries of a piece. A whole sequence is one run.
-inline std::array<QueryRun, 2> runs_of(const AttentionPieceShape& s, const AttentionPlace& place) {
+inline std::array<QueryRun, 2> runs_of(const Extents& s, const AttentionPlace& place) {
   std::array<QueryRun, 2> runs;
   for (size_t i = 0; i < runs.size(); ++i) {
     const TokenRun run = query_runs(place, s.Tq)[i];

@@ -16,7 +16,7 @@ using BackwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 16>;
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
-  const AttentionPieceShape s = piece_of(check_attention_backward(dqkv, dout, qkv, out, lse));
+  const Extents s = piece_of(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   check_aligned({dqkv, dout, qkv, out});
   clear_padding_of(ctx, {dqkv});
   if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
@@ -28,8 +28,8 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
 
 void attention_piece_backward(const Ctx& ctx, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
                               Tensor kv, Tensor out, Tensor lse, const AttentionPlace& place) {
-  const AttentionPieceShape s =
-      check_attention_piece_backward(dq, dkv, dout, q, kv, out, lse, place);
+  const Extents s =
+      check_shapes(Op::attention_piece_backward, dq, dkv, dout, q, kv, out, lse, place);
   check_aligned({dq, dkv, dout, q, kv, out});
   if (const Hopper* hopper = hopper_for(ctx, q.dtype, s.HS))
     return hopper->attention_piece_backward(ctx, s, dq, dkv, dout, q, kv, out, lse, place);

@@ -142,9 +142,9 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
 
 /// dq and dkv have elements To. They are one tensor, as q and kv are then, or two.
 template <class E, class To, class T = typename E::Element>
-void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace& place,
-              const Heads& heads, To* dq, To* dkv, const T* dout, const T* q, const T* kv,
-              const T* out, const float* lse) {
+void backward(const Ctx& ctx, const Extents& s, const AttentionPlace& place, const Heads& heads,
+              To* dq, To* dkv, const T* dout, const T* q, const T* kv, const T* out,
+              const float* lse) {
   static_assert(kPadTokens % E::kOwned == 0 && kPadTokens % E::kPartners == 0);
   Scratch scratch(ctx);
   Queries queries{};
@@ -173,8 +173,8 @@ void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace
 
 /// By engine E. dqkv, qkv (B,Tq,(NH+2*NKV)*HS); dout, out (B,Tq,NH*HS); lse (B,NH,Tq)
 template <class E>
-void attend_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dqkv, Tensor dout,
-                     Tensor qkv, Tensor out, Tensor lse) {
+void attend_backward(const Ctx& ctx, const Extents& s, Tensor dqkv, Tensor dout, Tensor qkv,
+                     Tensor out, Tensor lse) {
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   T* dx = device_data<T>(dqkv);
@@ -186,8 +186,8 @@ void attend_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dqkv, 
 /// By engine E. dq (B,Tq,NH*HS), dkv (B,Tk,2*NKV*HS), both F32; q and kv alike, in E's dtype; dout
 /// and out like q; lse (B,NH,Tq)
 template <class E>
-void attend_piece_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dq, Tensor dkv,
-                           Tensor dout, Tensor q, Tensor kv, Tensor out, Tensor lse,
+void attend_piece_backward(const Ctx& ctx, const Extents& s, Tensor dq, Tensor dkv, Tensor dout,
+                           Tensor q, Tensor kv, Tensor out, Tensor lse,
                            const AttentionPlace& place) {
   using T = typename E::Element;
   backward<E>(ctx, s, place, heads_of(s, false), device_data<float>(dq), device_data<float>(dkv),

@@ -16,7 +16,7 @@ using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 64>;
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  const AttentionPieceShape s = piece_of(check_attention_forward(out, lse, qkv));
+  const Extents s = piece_of(check_shapes(Op::attention_forward, out, lse, qkv));
   check_aligned({out, qkv});
   clear_padding_of(ctx, {out, lse});
   if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
@@ -28,7 +28,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
   refuse_documents(ctx, "attention_piece_forward");
-  const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
+  const Extents s = check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place);
   check_aligned({o, q, kv});
   if (const Hopper* hopper = hopper_for(ctx, q.dtype, s.HS))
     return hopper->attention_piece_forward(ctx, s, o, m, l, q, kv, place);

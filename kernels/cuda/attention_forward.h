@@ -167,8 +167,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
 
 /// By engine E. out (B,Tq,NH*HS); lse (B,NH,Tq); qkv (B,Tq,(NH+2*NKV)*HS)
 template <class E>
-void attend_forward(const Ctx& ctx, const AttentionPieceShape& s, Tensor out, Tensor lse,
-                    Tensor qkv) {
+void attend_forward(const Ctx& ctx, const Extents& s, Tensor out, Tensor lse, Tensor qkv) {
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   const Sequences all = sequences_of(ctx, s.B, s.Tq);
@@ -180,8 +179,8 @@ void attend_forward(const Ctx& ctx, const AttentionPieceShape& s, Tensor out, Te
 
 /// By engine E. o (B,Tq,NH*HS), m, l (B,NH,Tq); q (B,Tq,NH*HS); kv (B,Tk,2*NKV*HS)
 template <class E>
-void attend_piece_forward(const Ctx& ctx, const AttentionPieceShape& s, Tensor o, Tensor m,
-                          Tensor l, Tensor q, Tensor kv, const AttentionPlace& place) {
+void attend_piece_forward(const Ctx& ctx, const Extents& s, Tensor o, Tensor m, Tensor l, Tensor q,
+                          Tensor kv, const AttentionPlace& place) {
   using T = typename E::Element;
   const Partial results{device_data<float>(o), device_data<float>(m), device_data<float>(l)};
   for (const QueryRun& run : runs_of(s, place))

@@ -60,7 +60,7 @@ __global__ void finish_kernel(T* out, float* lse, Softmaxes sum, int tokens, int
   for (int d = lane_index(); d < HS; d += kWarp) out[row + d] = from_float<T>(sum.o[row + d] * by);
 }
 
-Grid grid_of_queries(const AttentionPieceShape& s) {
+Grid grid_of_queries(const Extents& s) {
   return {.x = ceil_div(s.Tq, kThreads / kWarp), .y = s.NH, .z = s.B};
 }
 
@@ -72,14 +72,14 @@ Softmaxes softmaxes(const Tensor& o, const Tensor& m, const Tensor& l) {
 
 void attention_merge(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
                      Tensor later_l) {
-  const AttentionPieceShape s = check_attention_merge(o, m, l, later_o, later_m, later_l);
+  const Extents s = check_shapes(Op::attention_merge, o, m, l, later_o, later_m, later_l);
   launch(ctx, merge_kernel, grid_of_queries(s), kThreads, 0, softmaxes(o, m, l),
          softmaxes(later_o, later_m, later_l), static_cast<int>(s.Tq), static_cast<int>(s.NH),
          static_cast<int>(s.HS));
 }
 
 void attention_finish(const Ctx& ctx, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l) {
-  const AttentionPieceShape s = check_attention_finish(out, lse, o, m, l);
+  const Extents s = check_shapes(Op::attention_finish, out, lse, o, m, l);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     launch(ctx, finish_kernel<T>, grid_of_queries(s), kThreads, 0, device_data<T>(out),
            device_data<float>(lse), softmaxes(o, m, l), static_cast<int>(s.Tq),

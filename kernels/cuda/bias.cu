@@ -21,7 +21,7 @@ struct BiasTerms {
 }  // namespace
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
-  const BiasShape s = check_bias_backward(db, dout);
+  const Extents s = check_shapes(Op::bias_backward, db, dout);
   Scratch scratch(ctx);
   dispatch(dout.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.N, {dout}, [&]<int W>(Width<W>) {

@@ -40,7 +40,7 @@ void cast_from(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
 }  // namespace
 
 void cast(const Ctx& ctx, Tensor out, Tensor inp) {
-  check_cast(out, inp);
+  check_shapes(Op::cast, out, inp);
   dispatch(inp.dtype, [&]<class From>(Type<From>) {
     dispatch_width<kNeighbors>({out, inp},
                                [&]<int W>(Width<W>) { cast_from<W, From>(ctx, out, inp); });

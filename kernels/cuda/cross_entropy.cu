@@ -224,9 +224,8 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
 /// Calls f(rows, Width<W>, threads), which launches a kernel for losses and gradients of tokens.
 /// Then sums the losses of each sequence.
 template <class F>
-void for_losses(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
-                const Tensor& dlogits, const Tensor& logits, const Tensor& targets, int64_t vocab,
-                float scale, F&& f) {
+void for_losses(const Ctx& ctx, const Extents& s, const Tensor& losses, const Tensor& dlogits,
+                const Tensor& logits, const Tensor& targets, int64_t vocab, float scale, F&& f) {
   Scratch scratch(ctx);
   auto* token_losses = scratch.take<float>(s.B * s.T);
   dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W> width, int threads) {
@@ -242,7 +241,7 @@ void for_losses(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const CrossEntropyShape s = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab);
+  const Extents s = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab);
   for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
              [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
                if (const int64_t bytes = s.V * int64_t{sizeof(T)};
@@ -255,7 +254,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
 }
 
 void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
+  const Extents s = check_shapes(Op::softmax_max, max, logits, vocab);
   dispatch_rows(Tensor{}, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
     launch(ctx, max_rows<T, W>, {.x = s.B * s.T}, threads, 0, device_data<float>(max),
            device_data<T>(logits), s.V, vocab);
@@ -264,7 +263,7 @@ void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
 
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  const Extents s = check_shapes(Op::softmax_sum, sum, target, logits, max, targets, vocab);
   dispatch_rows(Tensor{}, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
     launch(ctx, exponential_rows<T, W>, {.x = s.B * s.T}, threads, 0, device_data<float>(sum),
            device_data<float>(target), device_data<T>(logits), device_data<float>(max),
@@ -274,8 +273,8 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
-  const CrossEntropyShape s =
-      check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
+  const Extents s = check_shapes(Op::softmax_loss, ctx, losses, dlogits, logits, max, sum, target,
+                                 targets, vocab);
   for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
              [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
                launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows,

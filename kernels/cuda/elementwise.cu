@@ -152,54 +152,53 @@ struct GeluBackwardOf {
 }  // namespace
 
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const ResidualShape s = check_residual_forward(out, residual, product, bias);
+  const Extents s = check_shapes(Op::residual_forward, out, residual, product, bias);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
-      launch(ctx, residual_kernel<W, T>, row_grid<W>(s.rows, s.C), row_threads<W>(s.C), 0,
+      launch(ctx, residual_kernel<W, T>, row_grid<W>(s.R, s.C), row_threads<W>(s.C), 0,
              device_data<T>(out), device_data<T>(residual), device_data<T>(product),
-             device_data<T>(bias), s.rows, s.C);
+             device_data<T>(bias), s.R, s.C);
     });
   });
 }
 
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
-  (void)check_add(out, a, b);
+  check_shapes(Op::add, out, a, b);
   map(ctx, out, Plus{}, a, b);
 }
 
 void copy_columns(const Ctx& ctx, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
                   int64_t count) {
-  const ColumnsShape s = check_copy_columns(to, to_column, from, from_column, count);
+  const Extents s = check_shapes(Op::copy_columns, to, to_column, from, from_column, count);
   const int64_t n = s.R * s.G * count;
   dispatch(to.dtype, [&]<class To>(Type<To>) {
     dispatch(from.dtype, [&]<class From>(Type<From>) {
       launch(ctx, columns_kernel<To, From>, grid_over<1>(n), kThreads, 0,
-             device_data<To>(to) + to_column, s.to, device_data<From>(from) + from_column, s.from,
+             device_data<To>(to) + to_column, s.N, device_data<From>(from) + from_column, s.M,
              count, n);
     });
   });
 }
 
 void scale(const Ctx& ctx, Tensor x, float factor) {
-  (void)check_scale(x);
+  check_shapes(Op::scale, x);
   map(ctx, x, Times{factor}, x);
 }
 
 void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
-  (void)check_gelu_forward(out, inp);
+  check_shapes(Op::gelu_forward, out, inp);
   map(ctx, out, Gelu{}, inp);
 }
 
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
-  (void)check_gelu_backward(dinp, dout, inp);
+  check_shapes(Op::gelu_backward, dinp, dout, inp);
   map(ctx, dinp, GeluBackward{}, dout, inp);
 }
 
 // ---- codes of what GELU gives --------------------------------------------------------------
 
 void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
-  (void)check_gelu_forward(out, inp);
-  (void)check_cast(codes, inp);
+  check_shapes(Op::gelu_forward_codes, codes, out, inp);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<kWidth<T>>({codes, inp}, [&]<int W>(Width<W>) {
       make_codes_of<W>(ctx, codes, GeluOf<T>{device_data<T>(inp)});
@@ -208,8 +207,7 @@ void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
 }
 
 void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
-  (void)check_gelu_backward(dinp, dout, inp);
-  (void)check_cast(codes, inp);
+  check_shapes(Op::gelu_backward_codes, codes, dinp, dout, inp);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<kWidth<T>>({codes, dinp, dout, inp}, [&]<int W>(Width<W>) {
       make_codes_of<W>(

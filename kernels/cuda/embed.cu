@@ -29,7 +29,7 @@ namespace {
 /// or null. A thread writes W channels of the rows of a RowBlock.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe,
-                        Positions positions, EmbedShape s) {
+                        Positions positions, Extents s) {
   const RowBlock at = row_block<W>();
   if (at.column >= s.C) return;
   int64_t token[kBlockRows];
@@ -231,7 +231,7 @@ __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Pla
 /// dwpe (P,C): sequences in ascending order. A thread sums W channels, and loads those of four
 /// sequences at once, as sum_places does.
 template <class T, int W>
-__global__ void sum_positions(float* dwpe, const T* dout, Sequences sequences, EmbedShape s,
+__global__ void sum_positions(float* dwpe, const T* dout, Sequences sequences, Extents s,
                               Into into) {
   constexpr int kAtOnce = 4;
   const int64_t i = thread_index() * W;
@@ -282,7 +282,7 @@ int64_t places_of_piece(int64_t n, int64_t C) {
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
-  const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
+  const Extents s = check_shapes(Op::embed_forward, out, tokens, wte, wpe);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, wte, wpe}, [&]<int W>(Width<W>) {
       const int threads = row_threads<W>(s.C);
@@ -295,7 +295,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
-  const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
+  const Extents s = check_shapes(Op::embed_backward, dwte, dwpe, dout, tokens);
   const int64_t n = s.B * s.T;
   Scratch scratch(ctx);
   const Key* keys = sort_by_token(ctx, scratch, device_data<int32_t>(tokens),

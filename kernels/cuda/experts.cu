@@ -117,7 +117,7 @@ __global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* exper
 
 /// out (M,C); inp (B,T,C). A thread copies W channels of the rows of a RowBlock.
 template <int W, class T>
-__global__ void gather(T* out, const T* inp, Rows rows, ExpertShape s) {
+__global__ void gather(T* out, const T* inp, Rows rows, Extents s) {
   const RowBlock at = row_block<W>();
   const int64_t M = rows.offsets[s.E];
   if (at.column >= s.C || at.row >= M) return;
@@ -234,7 +234,7 @@ __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
 /// dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One warp per pair.
 template <int W, class T>
 __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
-                             const float* weight, ExpertShape s) {
+                             const float* weight, Extents s) {
   const int64_t pair = thread_index() / kWarp;
   if (pair >= s.B * s.T * s.k) return;
   const int64_t row = rows.row[pair], token = pair / s.k;
@@ -260,7 +260,7 @@ Tensor matrix_of(const Tensor& x, int64_t e) { return x.slice(e, 1).view({x.dim(
 /// Calls f(e, part) for all experts. part(x) is the rows of e in x. The first call after
 /// expert_rows waits for the offsets.
 template <class F>
-void for_experts(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s, const F& f) {
+void for_experts(const Ctx& ctx, const ExpertRows& rows, const Extents& s, const F& f) {
   if (std::exchange(device_of(ctx).host_lacks_offsets, false)) ctx.synchronize();
   check_offsets(rows, s.M);
   for (int64_t e = 0; e < s.E; ++e) {
@@ -272,7 +272,7 @@ void for_experts(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s, 
 }  // namespace
 
 void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t capacity) {
-  const ExpertShape s = check_expert_rows(rows, expert, capacity);
+  const Extents s = check_shapes(Op::expert_rows, rows, expert, capacity);
   device_of(ctx).host_lacks_offsets = true;
   const Rows to = device_rows(rows);
   const auto* chosen = device_data<int32_t>(expert);
@@ -288,7 +288,7 @@ void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t 
 }
 
 void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows) {
-  const ExpertShape s = check_gather_rows(out, inp, rows);
+  const Extents s = check_shapes(Op::gather_rows, out, inp, rows);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp}, [&]<int W>(Width<W>) {
       launch(ctx, gather<W, T>, row_grid<W>(out.size() / std::max<int64_t>(s.C, 1), s.C),
@@ -300,7 +300,7 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
 
 void grouped_matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w,
                             const ExpertRows& rows, int leaves) {
-  const GroupedShape s = check_grouped_matmul_forward(out, inp, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_forward, out, inp, w, rows, leaves);
   for_experts(ctx, rows, s, [&](int64_t e, const auto& part) {
     matmul_forward(ctx, part(out), part(inp), matrix_of(w, e), {}, leaves);
   });
@@ -308,7 +308,7 @@ void grouped_matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w,
 
 void grouped_matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w,
                                    const ExpertRows& rows, int leaves) {
-  const GroupedShape s = check_grouped_matmul_backward_input(dinp, dout, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_input, dinp, dout, w, rows, leaves);
   for_experts(ctx, rows, s, [&](int64_t e, const auto& part) {
     matmul_backward_input(ctx, part(dinp), part(dout), matrix_of(w, e), leaves);
   });
@@ -316,7 +316,7 @@ void grouped_matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Ten
 
 void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp,
                                     const ExpertRows& rows, Into into) {
-  const GroupedShape s = check_grouped_matmul_backward_weight(dw, dout, inp, rows);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_weight, dw, dout, inp, rows);
   const auto sequence = [](const Tensor& x) { return x.view({1, x.dim(0), x.dim(1)}); };
   for_experts(ctx, rows, s, [&](int64_t e, const auto& part) {
     matmul_backward_weight(ctx, matrix_of(dw, e), sequence(part(dout)), sequence(part(inp)), into);
@@ -325,7 +325,7 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
 
 void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
                      Tensor weight) {
-  const ExpertShape s = check_combine_forward(out, y, rows, expert, weight);
+  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
   dispatch(y.dtype, [&]<class From>(Type<From>) {
     const Joined<From> from{.y = device_data<From>(y),
                             .rows = device_rows(rows),
@@ -349,7 +349,7 @@ void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& row
 
 void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
                       const ExpertRows& rows, Tensor weight) {
-  const ExpertShape s = check_combine_backward(dy, dweight, dout, y, rows, weight);
+  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
   dispatch(y.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dy, dout, y}, [&]<int W>(Width<W>) {
       launch(ctx, combine_back<W, T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads,

@@ -29,7 +29,7 @@ __global__ void update(float* param, float* m, const float* grad, int64_t n, Lio
 }  // namespace
 
 void lion_update(const Ctx& ctx, Tensor param, Tensor m, Tensor grad, const LionStep& step) {
-  const int64_t n = check_lion_update(param, m, grad);
+  const int64_t n = check_shapes(Op::lion_update, param, m, grad).R;
   dispatch_width<kWidth<float>>({param, m, grad}, [&]<int W>(Width<W>) {
     launch(ctx, update<W>, grid_over<W>(n), kThreads, 0, device_data<float>(param),
            device_data<float>(m), device_data<float>(grad), n, step);

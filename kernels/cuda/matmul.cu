@@ -305,12 +305,12 @@ void multiply_linear(const Ctx& ctx, const Linear& l) {
 }  // namespace
 
 void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
-  (void)check_matmul_forward(out, inp, w, bias, leaves);
+  check_shapes(Op::matmul_forward, out, inp, w, bias, leaves);
   multiply_linear(ctx, {as_matrix(out), as_matrix(inp), w, true, bias});
 }
 
 void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
-  (void)check_matmul_backward_input(dinp, dout, w, leaves);
+  check_shapes(Op::matmul_backward_input, dinp, dout, w, leaves);
   multiply_linear(ctx, {as_matrix(dinp), as_matrix(dout), w, false, Tensor{}});
 }
 
@@ -325,10 +325,10 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
 /// together takes 3.6 ns a token, so it pays where a third of all is padding. Packed rows have 0.4
 /// to 5%.
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
-  const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
+  const Extents s = check_shapes(Op::matmul_backward_weight, dw, dout, inp);
   const Tensor d = as_matrix(dout), x = as_matrix(inp);
   const Dtype dtype = widened_dtype(dout, inp, dw);
-  const int64_t rows = B * T;
+  const int64_t rows = s.B * s.T;
   const bool units = on_units(ctx, turned(d), turned(x), dw);
   const int64_t at_once = units ? rows : rows_at_once(ctx, rows, 0, {d, x});
   if (rows == 0 && into == Into::Write) device_of(ctx).fill(dw.ptr, 0, dw.bytes());
@@ -347,13 +347,13 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
       return {made, made.dim(0), made.dim(1), transposed != static_cast<bool>(other)};
     };
     const Factor b = factor(d, true), a = factor(x, false);
-    multiply(ctx, {.m = K,
-                   .n = N,
+    multiply(ctx, {.m = s.K,
+                   .n = s.N,
                    .k = count,
                    .a = a,
                    .b = b,
                    .d = dw,
-                   .d_stride = K,
+                   .d_stride = s.K,
                    .bias = Tensor{},
                    .alpha = unscale(dout, inp),
                    .beta = into == Into::Add || row > 0 ? 1.0f : 0.0f});

@@ -154,7 +154,7 @@ struct NormTerms {
 
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
-  const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
+  const Extents s = check_shapes(Op::norm_forward, out, mean, rstd, inp, w, b);
   const int64_t rows = s.B * s.T;
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp, w, b}, [&]<int W>(Width<W>) {
@@ -169,7 +169,7 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
 
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                          Tensor mean, Tensor rstd) {
-  const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_input, dinp, dout, inp, w, mean, rstd);
   const int64_t rows = s.B * s.T;
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dinp, dout, inp, w}, [&]<int W>(Width<W>) {
@@ -184,7 +184,7 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, T
 
 void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                           Tensor mean, Tensor rstd, Into into) {
-  const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_weight, dw, db, dout, inp, mean, rstd);
   Scratch scratch(ctx);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dout, inp}, [&]<int W>(Width<W>) {

@@ -28,12 +28,12 @@ __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool ba
 
 /// qkv (B T,row); angles (P,HS). One block per row; W divides HS / 2.
 template <int W, class T>
-__global__ void turn_tokens(T* qkv, const float* angles, Positions positions, RopeShape s,
+__global__ void turn_tokens(T* qkv, const float* angles, Positions positions, Extents s,
                             bool back) {
   const int64_t row = blockIdx.x, half = s.HS / 2;
-  T* token = qkv + row * s.row();
+  T* token = qkv + row * (s.NH + 2 * s.NKV) * s.HS;
   angles += positions[row] * s.HS;
-  const int per_head = static_cast<int>(half / W), turned = static_cast<int>(s.turned);
+  const int per_head = static_cast<int>(half / W), turned = static_cast<int>(s.NH / s.NKV) + 1;
   for (int at = static_cast<int>(threadIdx.x); at < s.NKV * turned * per_head; at += kThreads) {
     const int head = at / per_head, i = at % per_head * W;
     // A value follows the queries and the key of each group.
@@ -44,7 +44,7 @@ __global__ void turn_tokens(T* qkv, const float* angles, Positions positions, Ro
 }  // namespace
 
 void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
-  const RopeShape s = check_rope(qkv, angles, heads);
+  const Extents s = check_shapes(Op::rope, qkv, angles, heads);
   dispatch(qkv.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.HS / 2, {qkv, angles}, [&]<int W>(Width<W>) {
       launch(ctx, turn_tokens<W, T>, {.x = s.B * s.T}, kThreads, 0, device_data<T>(qkv),

@@ -40,7 +40,7 @@ __device__ float chosen_sum(const float* scores, const int32_t* expert, int64_t 
   return sum;
 }
 /// f_e: the load of expert e as a multiple of the mean load.
-__device__ float share(int32_t load, const RouteShape& s) {
+__device__ float share(int32_t load, const Extents& s) {
   return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
 }
 
@@ -51,9 +51,9 @@ struct Route {
   const float *logits, *bias;
 };
 
-__global__ void route_tokens(Route r, RouteShape s, RouteRule rule) {
+__global__ void route_tokens(Route r, Extents s, RouteRule rule) {
   const int64_t row = thread_index();
-  if (row >= s.tokens()) return;
+  if (row >= s.B * s.T) return;
   const float* x = r.logits + row * s.E;
   float* p = r.scores + row * s.E;
   int32_t* chosen = r.expert + row * s.k;
@@ -67,7 +67,7 @@ __global__ void route_tokens(Route r, RouteShape s, RouteRule rule) {
 
 /// One block per sequence. First each warp takes an expert, its lanes tokens; then each thread
 /// takes tokens.
-__global__ void sum_sequences(Route r, RouteShape s, RouteRule rule) {
+__global__ void sum_sequences(Route r, Extents s, RouteRule rule) {
   const int64_t b = blockIdx.x;
   const float *x = r.logits + b * s.T * s.E, *p = r.scores + b * s.T * s.E;
   const int32_t* chosen = r.expert + b * s.T * s.k;
@@ -103,9 +103,9 @@ struct RouteBack {
   const int32_t *expert, *load;
 };
 
-__global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float balance, float z) {
+__global__ void route_back(RouteBack r, Extents s, RouteRule rule, float balance, float z) {
   const int64_t row = thread_index();
-  if (row >= s.tokens()) return;
+  if (row >= s.B * s.T) return;
   const float *x = r.logits + row * s.E, *p = r.scores + row * s.E, *dw = r.dweight + row * s.k;
   const int32_t *chosen = r.expert + row * s.k, *load = r.load + row / s.T * s.E;
   float* dx = r.dlogits + row * s.E;
@@ -135,7 +135,8 @@ __global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float bala
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
   refuse_documents(ctx, "route_forward");
-  const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
+  const Extents s =
+      check_shapes(Op::route_forward, expert, weight, scores, load, losses, logits, bias);
   const Route route{.expert = device_data<int32_t>(expert),
                     .load = device_data<int32_t>(load),
                     .weight = device_data<float>(weight),
@@ -143,20 +144,21 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
                     .losses = device_data<float>(losses),
                     .logits = device_data<float>(logits),
                     .bias = device_data<float>(bias)};
-  launch(ctx, route_tokens, grid_over<1>(s.tokens()), kThreads, 0, route, s, rule);
+  launch(ctx, route_tokens, grid_over<1>(s.B * s.T), kThreads, 0, route, s, rule);
   launch(ctx, sum_sequences, {.x = s.B}, kThreads, 0, route, s, rule);
 }
 
 void route_backward(const Ctx& ctx, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                     Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
-  const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
+  const Extents s =
+      check_shapes(Op::route_backward, dlogits, dweight, expert, scores, load, logits);
   const RouteBack back{.dlogits = device_data<float>(dlogits),
                        .dweight = device_data<float>(dweight),
                        .scores = device_data<float>(scores),
                        .logits = device_data<float>(logits),
                        .expert = device_data<int32_t>(expert),
                        .load = device_data<int32_t>(load)};
-  launch(ctx, route_back, grid_over<1>(s.tokens()), kThreads, 0, back, s, rule, balance, z);
+  launch(ctx, route_back, grid_over<1>(s.B * s.T), kThreads, 0, back, s, rule, balance, z);
 }
 
 }  // namespace ladder::LADDER_CUDA

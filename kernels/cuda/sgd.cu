@@ -28,7 +28,7 @@ __global__ void update(float* param, float* velocity, const float* grad, int64_t
 }  // namespace
 
 void sgd_update(const Ctx& ctx, Tensor param, Tensor velocity, Tensor grad, const SgdStep& step) {
-  const int64_t n = check_sgd_update(param, velocity, grad);
+  const int64_t n = check_shapes(Op::sgd_update, param, velocity, grad).R;
   dispatch_width<kWidth<float>>({param, velocity, grad}, [&]<int W>(Width<W>) {
     launch(ctx, update<W>, grid_over<W>(n), kThreads, 0, device_data<float>(param),
            device_data<float>(velocity), device_data<float>(grad), n, step);

@@ -108,7 +108,7 @@ __global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t*
 }  // namespace
 
 void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
-  const MatrixShape s = check_squared_norm(limbs, x);
+  const Extents s = check_shapes(Op::squared_norm, limbs, x);
   constexpr int64_t kBlocks = 2048;  // more than a GPU runs at once
   if (s.R == 0) return;
   const int64_t leaves = ceil_div(s.N, kNormLeaf);
@@ -126,7 +126,7 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
 
 void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                    float clip) {
-  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  const Extents s = check_shapes(Op::adaptive_clip, grad, grad_limbs, weight_limbs);
   dispatch_width<float>(s.N, {grad}, [&]<int W>(Width<W>) {
     launch(ctx, clip_rows<W>, {.x = s.R}, kThreads, 0, device_data<float>(grad),
            device_data<int64_t>(grad_limbs), device_data<int64_t>(weight_limbs), s.N, clip);

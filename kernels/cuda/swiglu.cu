@@ -99,7 +99,8 @@ __global__ void for_channels(F f, int64_t n) {
 }  // namespace
 
 void swiglu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
-  const int64_t n = check_swiglu_forward(out, inp);
+  check_shapes(Op::swiglu_forward, out, inp);
+  const int64_t n = out.size();
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<kWidth<T>>({out, inp}, [&]<int W>(Width<W>) {
       const Forward<T> f{.out = device_data<T>(out), .inp = device_data<T>(inp)};
@@ -109,7 +110,8 @@ void swiglu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
 }
 
 void swiglu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_swiglu_backward(dinp, dout, inp);
+  check_shapes(Op::swiglu_backward, dinp, dout, inp);
+  const int64_t n = dout.size();
   dispatch(dinp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<kWidth<T>>({dinp, dout, inp}, [&]<int W>(Width<W>) {
       const Backward<T> f{

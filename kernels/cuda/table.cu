@@ -13,7 +13,7 @@ const Kernels& kernels() {
       .scratch_bytes = kScratchBytes,
       .max_head = kMaxHead,
       .turns_fp8 = true,
-#define LADDER_OPERATION(op) .op = op,
+#define LADDER_OPERATION(op, operands) .op = op,
 #include "kernels/operations.inc"
   };
   return table;

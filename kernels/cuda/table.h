@@ -14,7 +14,7 @@ constexpr int64_t kScratchBytes = 64 << 20;
 constexpr int64_t kMaxHead = 128;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression
-#define LADDER_OPERATION(op) std::remove_pointer_t<decltype(Kernels::op)> op;
+#define LADDER_OPERATION(op, operands) std::remove_pointer_t<decltype(Kernels::op)> op;
 #include "kernels/operations.inc"
 
 }  // namespace ladder::LADDER_CUDA

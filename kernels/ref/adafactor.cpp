@@ -17,7 +17,7 @@ void move_average(Real& average, double value, double beta) {
 
 /// Algorithm 4, lines 5 and 6: means over the columns and over the rows of q = g^2 + eps.
 template <class Real>
-void update_moments(const MatrixShape& s, Real* row, Real* col, const Real* grad,
+void update_moments(const Extents& s, Real* row, Real* col, const Real* grad,
                     const AdafactorStep& step) {
   const auto q = [&](int64_t i) { return double(grad[i]) * double(grad[i]) + double(step.eps); };
   if (!col) {
@@ -37,7 +37,7 @@ void update_moments(const MatrixShape& s, Real* row, Real* col, const Real* grad
 }
 
 template <class Real>
-void update(const MatrixShape& s, Real* param, Real* row, Real* col, const Real* grad,
+void update(const Extents& s, Real* param, Real* row, Real* col, const Real* grad,
             const AdafactorStep& step) {
   update_moments(s, row, col, grad, step);
   double mean = 0;
@@ -64,7 +64,7 @@ void update(const MatrixShape& s, Real* param, Real* row, Real* col, const Real*
 
 void adafactor_update(const Ctx&, Tensor param, Tensor row, Tensor col, Tensor grad,
                       const AdafactorStep& step) {
-  const MatrixShape s = check_adafactor_update(param, row, col, grad);
+  const Extents s = check_shapes(Op::adafactor_update, param, row, col, grad);
   dispatch(param, [&]<class Real>(Real) {
     update(s, param.data<Real>(), row.data<Real>(), col ? col.data<Real>() : nullptr,
            grad.data<Real>(), step);

@@ -12,7 +12,8 @@ namespace ladder::ref {
 
 void adamw8bit_update(const Ctx&, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
                       Tensor v_scale, Tensor grad, const AdamStep& step) {
-  const int64_t N = check_adamw8bit_update(param, m_code, m_scale, v_code, v_scale, grad);
+  const int64_t N =
+      check_shapes(Op::adamw8bit_update, param, m_code, m_scale, v_code, v_scale, grad).N;
   float *w = param.data<float>(), *g = grad.data<float>();
   for (int64_t begin = 0; begin < N; begin += kQuantBlock) {
     const int64_t count = std::min(kQuantBlock, N - begin), block = begin / kQuantBlock;

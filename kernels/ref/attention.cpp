@@ -114,8 +114,8 @@ struct Group {
 
 /// Calls f(group, b, g) for every group of every sequence.
 template <class Real, class F>
-void for_groups(const AttentionPieceShape& s, const AttentionPlace& place,
-                const AttentionColumns& at, Real* q, Real* kv, F&& f) {
+void for_groups(const Extents& s, const AttentionPlace& place, const AttentionColumns& at, Real* q,
+                Real* kv, F&& f) {
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t g = 0; g < s.NKV; ++g) {
       const Group<Real> group{.T = place.T,
@@ -148,8 +148,8 @@ Softmax<Real> over_chunk(const Group<Real>& group, int64_t head, int64_t row, Ra
 
 /// Calls f(row, b, head, softmax) for every query of every head and sequence.
 template <class Real, class F>
-void for_softmaxes(const AttentionPieceShape& s, const AttentionPlace& place,
-                   const AttentionColumns& at, Real* q, Real* kv, F&& f) {
+void for_softmaxes(const Extents& s, const AttentionPlace& place, const AttentionColumns& at,
+                   Real* q, Real* kv, F&& f) {
   for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
     for (int64_t i = 0; i < group.r; ++i)
       for (int64_t row = 0; row < s.Tq; ++row) {
@@ -233,8 +233,8 @@ Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
 
 /// Tensors as in kernels.h. dq may be dkv, and q may be kv.
 template <class Real>
-void backward(const AttentionPieceShape& s, const AttentionPlace& place, const AttentionColumns& at,
-              Real* dq, Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
+void backward(const Extents& s, const AttentionPlace& place, const AttentionColumns& at, Real* dq,
+              Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
   for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
     const HeadColumns of_out{s.NKV, group.r, 0};
     const auto dy = head_rows(dout, of_out, s.Tq, s.HS, b, g);
@@ -264,7 +264,7 @@ Real finish(Real* out, const Softmax<Real>& sum) {
 /// (o, m, l) of queries, as tensors hold them.
 template <class Real>
 struct Partials {
-  AttentionPieceShape s;
+  Extents s;
   Real *o, *m, *l;
 
   int64_t statistic(int64_t b, int64_t h, int64_t row) const { return (b * s.NH + h) * s.Tq + row; }
@@ -298,12 +298,11 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
         ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
         });
-  const AttentionShape whole = check_attention_forward(out, lse, qkv);
-  const AttentionPieceShape s = piece_of(whole);
+  const Extents s = piece_of(check_shapes(Op::attention_forward, out, lse, qkv));
   dispatch(out, [&]<class Real>(Real) {
     const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
     Real* x = qkv.data<Real>();
-    for_softmaxes(s, whole_sequence(whole.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
+    for_softmaxes(s, whole_sequence(s.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
                   [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
                     at.m[at.statistic(b, h, row)] = finish(at.o + at.column(b, h, row), sum);
                   });
@@ -318,11 +317,10 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
                                                  one.of(out), one.statistics(lse));
                             });
-  const AttentionShape whole = check_attention_backward(dqkv, dout, qkv, out, lse);
-  const AttentionPieceShape s = piece_of(whole);
+  const Extents s = piece_of(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   dispatch(out, [&]<class Real>(Real) {
     Real *x = qkv.data<Real>(), *dx = dqkv.data<Real>();
-    backward(s, whole_sequence(whole.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx,
+    backward(s, whole_sequence(s.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx,
              dout.data<Real>(), x, x, out.data<Real>(), lse.data<Real>());
   });
 }
@@ -330,7 +328,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
   refuse_documents(ctx, "attention_piece_forward");
-  const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
+  const Extents s = check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place);
   dispatch(q, [&]<class Real>(Real) {
     const Partials<Real> to{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
     for_softmaxes(s, place, AttentionColumns::apart(s.NKV, s.NH / s.NKV), q.data<Real>(),
@@ -343,7 +341,7 @@ void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tenso
 
 void attention_merge(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
                      Tensor later_l) {
-  const AttentionPieceShape s = check_attention_merge(o, m, l, later_o, later_m, later_l);
+  const Extents s = check_shapes(Op::attention_merge, o, m, l, later_o, later_m, later_l);
   dispatch(o, [&]<class Real>(Real) {
     const Partials<Real> sum{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
     const Partials<Real> later{s, later_o.data<Real>(), later_m.data<Real>(), later_l.data<Real>()};
@@ -354,7 +352,7 @@ void attention_merge(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, T
 }
 
 void attention_finish(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l) {
-  const AttentionPieceShape s = check_attention_finish(out, lse, o, m, l);
+  const Extents s = check_shapes(Op::attention_finish, out, lse, o, m, l);
   dispatch(o, [&]<class Real>(Real) {
     const Partials<Real> from{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
     from.for_each([&](int64_t b, int64_t h, int64_t row) {
@@ -366,8 +364,8 @@ void attention_finish(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Te
 
 void attention_piece_backward(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q, Tensor kv,
                               Tensor out, Tensor lse, const AttentionPlace& place) {
-  const AttentionPieceShape s =
-      check_attention_piece_backward(dq, dkv, dout, q, kv, out, lse, place);
+  const Extents s =
+      check_shapes(Op::attention_piece_backward, dq, dkv, dout, q, kv, out, lse, place);
   dispatch(q, [&]<class Real>(Real) {
     backward(s, place, AttentionColumns::apart(s.NKV, s.NH / s.NKV), dq.data<Real>(),
              dkv.data<Real>(), dout.data<Real>(), q.data<Real>(), kv.data<Real>(), out.data<Real>(),

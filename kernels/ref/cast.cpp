@@ -9,7 +9,7 @@
 namespace ladder::ref {
 
 void cast(const Ctx&, Tensor out, Tensor inp) {
-  const int64_t n = check_cast(out, inp);
+  const int64_t n = check_shapes(Op::cast, out, inp).R;
   WidenedOperands operands;
   const float* x = operands.widened(inp).data<float>();
   std::vector<float> values(x, x + n);

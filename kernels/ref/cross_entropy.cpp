@@ -58,9 +58,9 @@ struct Statistics {
 
 /// Writes losses and dlogits. Calls statistics(row, target) for the rows that are not ignored.
 template <class Real, class F>
-void all_rows(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
-              const Tensor& dlogits, const Tensor& logits, const Tensor& targets, int64_t vocab,
-              Real scale, const F& statistics) {
+void all_rows(const Ctx& ctx, const Extents& s, const Tensor& losses, const Tensor& dlogits,
+              const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,
+              const F& statistics) {
   std::vector<Real> token_loss(static_cast<size_t>(s.B * s.T), Real(kNothing));
   for (int64_t row = 0; row < s.B * s.T; ++row) {
     Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
@@ -86,7 +86,7 @@ void all_rows(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const CrossEntropyShape s = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab);
+  const Extents s = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
     all_rows(ctx, s, losses, dlogits, logits, targets, vocab, Real(scale),
@@ -100,7 +100,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
 }
 
 void softmax_max(const Ctx&, Tensor max, Tensor logits, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
+  const Extents s = check_shapes(Op::softmax_max, max, logits, vocab);
   dispatch(logits, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r)
       max.data<Real>()[r] = row_of<Real>(logits, r, vocab).max();
@@ -109,7 +109,7 @@ void softmax_max(const Ctx&, Tensor max, Tensor logits, int64_t vocab) {
 
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
-  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  const Extents s = check_shapes(Op::softmax_sum, sum, target, logits, max, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r) {
@@ -123,8 +123,8 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
-  const CrossEntropyShape s =
-      check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
+  const Extents s = check_shapes(Op::softmax_loss, ctx, losses, dlogits, logits, max, sum, target,
+                                 targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
     all_rows(ctx, s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t) {

@@ -11,7 +11,7 @@ namespace ladder::ref {
 namespace {
 
 template <class Real>
-void forward(const EmbedShape& s, const Positions& positions, Real* out, const int32_t* tokens,
+void forward(const Extents& s, const Positions& positions, Real* out, const int32_t* tokens,
              const Real* wte, const Real* wpe) {
   for (int64_t row = 0; row < s.B * s.T; ++row) {
     if (tokens[row] == kElsewhere) {
@@ -26,7 +26,7 @@ void forward(const EmbedShape& s, const Positions& positions, Real* out, const i
 }
 
 template <class Real>
-void backward_tokens(const EmbedShape& s, int chunks, const Sequences& sequences, Real* dwte,
+void backward_tokens(const Extents& s, int chunks, const Sequences& sequences, Real* dwte,
                      const Real* dout, const int32_t* tokens, Into into) {
   for (int64_t v = 0; v < s.V; ++v) {
     // Most rows of a large vocabulary are not met, and cost only this search.
@@ -44,8 +44,8 @@ void backward_tokens(const EmbedShape& s, int chunks, const Sequences& sequences
 }
 
 template <class Real>
-void backward_positions(const EmbedShape& s, const Sequences& sequences, Real* dwpe,
-                        const Real* dout, Into into) {
+void backward_positions(const Extents& s, const Sequences& sequences, Real* dwpe, const Real* dout,
+                        Into into) {
   for (int64_t t = 0; t < s.P; ++t)
     for (int64_t c = 0; c < s.C; ++c) {
       const Real sum = tree_sum<Real>(t < s.T ? sequences.count : 0, [&](int64_t b) {
@@ -59,7 +59,7 @@ void backward_positions(const EmbedShape& s, const Sequences& sequences, Real* d
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
-  const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
+  const Extents s = check_shapes(Op::embed_forward, out, tokens, wte, wpe);
   check_tokens(tokens, s.V);
   dispatch(out, [&]<class Real>(Real) {
     forward(s, positions_of(ctx, s.B, s.T), out.data<Real>(), tokens.data<int32_t>(),
@@ -69,7 +69,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
-  const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
+  const Extents s = check_shapes(Op::embed_backward, dwte, dwpe, dout, tokens);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   check_tokens(tokens, s.V);
   dispatch(dout, [&]<class Real>(Real) {

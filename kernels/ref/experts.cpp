@@ -26,13 +26,13 @@ void for_rows(const ExpertRows& rows, int64_t M, F&& f) {
 }  // namespace
 
 void expert_rows(const Ctx&, const ExpertRows& rows, Tensor expert, int64_t capacity) {
-  const ExpertShape s = check_expert_rows(rows, expert, capacity);
+  const Extents s = check_shapes(Op::expert_rows, rows, expert, capacity);
   check_experts(expert, s.E, /*elsewhere=*/true);
   sort_by_expert(rows, expert, capacity);
 }
 
 void gather_rows(const Ctx&, Tensor out, Tensor inp, const ExpertRows& rows) {
-  const ExpertShape s = check_gather_rows(out, inp, rows);
+  const Extents s = check_shapes(Op::gather_rows, out, inp, rows);
   dispatch(out, [&]<class Real>(Real) {
     for_rows(rows, s.M, [&](int64_t, int64_t row) {
       const int64_t token = rows.from.data<int32_t>()[row] / s.k;
@@ -43,7 +43,7 @@ void gather_rows(const Ctx&, Tensor out, Tensor inp, const ExpertRows& rows) {
 
 void grouped_matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, const ExpertRows& rows,
                             int leaves) {
-  const GroupedShape s = check_grouped_matmul_forward(out, inp, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_forward, out, inp, w, rows, leaves);
   dispatch(w, [&]<class Real>(Real) {
     for_rows(rows, s.M, [&](int64_t e, int64_t row) {
       const Real *x = inp.data<Real>() + row * s.K, *of = w.data<Real>() + e * s.N * s.K;
@@ -56,7 +56,7 @@ void grouped_matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, const 
 
 void grouped_matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w,
                                    const ExpertRows& rows, int leaves) {
-  const GroupedShape s = check_grouped_matmul_backward_input(dinp, dout, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_input, dinp, dout, w, rows, leaves);
   dispatch(w, [&]<class Real>(Real) {
     for_rows(rows, s.M, [&](int64_t e, int64_t row) {
       const Real *d = dout.data<Real>() + row * s.N, *of = w.data<Real>() + e * s.N * s.K;
@@ -69,7 +69,7 @@ void grouped_matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor 
 
 void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp,
                                     const ExpertRows& rows, Into into) {
-  const GroupedShape s = check_grouped_matmul_backward_weight(dw, dout, inp, rows);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_weight, dw, dout, inp, rows);
   check_offsets(rows, s.M);
   dispatch(dw, [&]<class Real>(Real) {
     const Real *d = dout.data<Real>(), *x = inp.data<Real>();
@@ -92,7 +92,7 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
 
 void combine_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
                      Tensor weight) {
-  const ExpertShape s = check_combine_forward(out, y, rows, expert, weight);
+  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
   const int32_t *row = rows.row.data<int32_t>(), *e = expert.data<int32_t>();
   dispatch(out, [&]<class Real>(Real) {
     const Real* w = weight.data<Real>();
@@ -110,7 +110,7 @@ void combine_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows& rows, T
 
 void combine_backward(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
                       const ExpertRows& rows, Tensor weight) {
-  const ExpertShape s = check_combine_backward(dy, dweight, dout, y, rows, weight);
+  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
   dispatch(y, [&]<class Real>(Real) {
     for (int64_t pair = 0; pair < s.B * s.T * s.k; ++pair) {
       const int64_t row = rows.row.data<int32_t>()[pair];

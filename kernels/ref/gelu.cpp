@@ -36,14 +36,14 @@ Real gelu_slope(Real x) {
 }  // namespace
 
 void gelu_forward(const Ctx&, Tensor out, Tensor inp) {
-  const int64_t n = check_gelu_forward(out, inp);
+  const int64_t n = check_shapes(Op::gelu_forward, out, inp).R;
   dispatch(inp, [&]<class Real>(Real) {
     for (int64_t i = 0; i < n; ++i) out.data<Real>()[i] = gelu(inp.data<Real>()[i]);
   });
 }
 
 void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_gelu_backward(dinp, dout, inp);
+  const int64_t n = check_shapes(Op::gelu_backward, dinp, dout, inp).R;
   dispatch(inp, [&]<class Real>(Real) {
     for (int64_t i = 0; i < n; ++i)
       dinp.data<Real>()[i] = dout.data<Real>()[i] * gelu_slope(inp.data<Real>()[i]);

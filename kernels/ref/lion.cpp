@@ -6,7 +6,7 @@
 namespace ladder::ref {
 
 void lion_update(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep& step) {
-  const int64_t n = check_lion_update(param, m, grad);
+  const int64_t n = check_shapes(Op::lion_update, param, m, grad).R;
   dispatch(param, [&]<class Real>(Real) {
     const Real beta1 = step.beta1, beta2 = step.beta2;
     for (int64_t i = 0; i < n; ++i) {

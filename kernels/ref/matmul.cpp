@@ -8,9 +8,9 @@
 namespace ladder::ref {
 
 void matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
-  const MatmulShape s = check_matmul_forward(out, inp, w, bias, leaves);
+  const Extents s = check_shapes(Op::matmul_forward, out, inp, w, bias, leaves);
   dispatch(w, [&]<class Real>(Real) {
-    for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t r = 0; r < s.R; ++r)
       for (int64_t n = 0; n < s.N; ++n) {
         const Real *x = inp.data<Real>() + r * s.K, *row = w.data<Real>() + n * s.K;
         const Real sum = leaves_sum<Real>(leaves, s.K, [&](int64_t k) { return x[k] * row[k]; });
@@ -20,9 +20,9 @@ void matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, Tensor bias, i
 }
 
 void matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int leaves) {
-  const MatmulShape s = check_matmul_backward_input(dinp, dout, w, leaves);
+  const Extents s = check_shapes(Op::matmul_backward_input, dinp, dout, w, leaves);
   dispatch(w, [&]<class Real>(Real) {
-    for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t r = 0; r < s.R; ++r)
       for (int64_t k = 0; k < s.K; ++k) {
         const Real *d = dout.data<Real>() + r * s.N, *col = w.data<Real>() + k;
         dinp.data<Real>()[r * s.K + k] =
@@ -32,7 +32,7 @@ void matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int l
 }
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
-  const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
+  const Extents s = check_shapes(Op::matmul_backward_weight, dw, dout, inp);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(dw, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n)
@@ -50,7 +50,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
 }
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
-  const BiasShape s = check_bias_backward(db, dout);
+  const Extents s = check_shapes(Op::bias_backward, db, dout);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(db, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n) {

@@ -56,7 +56,7 @@ void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, 
 
 void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
-  const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
+  const Extents s = check_shapes(Op::norm_forward, out, mean, rstd, inp, w, b);
   dispatch(inp, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r) {
       const Real* x = inp.data<Real>() + r * s.C;
@@ -70,7 +70,7 @@ void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, 
 
 void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w, Tensor mean,
                          Tensor rstd) {
-  const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_input, dinp, dout, inp, w, mean, rstd);
   dispatch(inp, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r)
       backward_input_row(s.C, dinp.data<Real>() + r * s.C, dout.data<Real>() + r * s.C,
@@ -81,7 +81,7 @@ void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tenso
 
 void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                           Tensor mean, Tensor rstd, Into into) {
-  const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  const Extents s = check_shapes(Op::norm_backward_weight, dw, db, dout, inp, mean, rstd);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(inp, [&]<class Real>(Real) {
     const Real *d = dout.data<Real>(), *x = inp.data<Real>(), *r = rstd.data<Real>();

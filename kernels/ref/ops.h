@@ -8,7 +8,7 @@
 namespace ladder::ref {
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression
-#define LADDER_OPERATION(op) std::remove_pointer_t<decltype(Kernels::op)> op;
+#define LADDER_OPERATION(op, operands) std::remove_pointer_t<decltype(Kernels::op)> op;
 #include "kernels/operations.inc"
 
 }  // namespace ladder::ref

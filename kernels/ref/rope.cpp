@@ -26,13 +26,14 @@ void turn(int64_t HS, Real* x, const float* angles, bool back) {
 }  // namespace
 
 void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
-  const RopeShape s = check_rope(qkv, angles, heads);
+  const Extents s = check_shapes(Op::rope, qkv, angles, heads);
   const Positions positions = positions_of(ctx, s.B, s.T);
+  const int64_t turned = s.NH / s.NKV + 1;  // of each group: queries and a key, then a value
   dispatch(qkv, [&]<class Real>(Real) {
     for (int64_t row = 0; row < s.B * s.T; ++row)
       for (int64_t group = 0; group < s.NKV; ++group) {
-        const int64_t first = row * s.row() + group * (s.turned + 1) * s.HS;
-        for (int64_t head = 0; head < s.turned; ++head)
+        const int64_t first = (row * s.NKV + group) * (turned + 1) * s.HS;
+        for (int64_t head = 0; head < turned; ++head)
           turn(s.HS, qkv.data<Real>() + first + head * s.HS,
                angles.data<float>() + positions[row] * s.HS, back);
       }

@@ -56,7 +56,7 @@ Real chosen_sum(const Real* scores, const int32_t* expert, int64_t k) {
 
 /// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
 template <class Real>
-Real share(int32_t load, const RouteShape& s) {
+Real share(int32_t load, const Extents& s) {
   return static_cast<Real>(load) * static_cast<Real>(s.E) / static_cast<Real>(s.k * s.T);
 }
 
@@ -64,7 +64,7 @@ Real share(int32_t load, const RouteShape& s) {
 /// the token's sequence
 template <class Real>
 void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const Real* scores,
-                    const int32_t* load, const RouteShape& s, const RouteRule& rule, Real balance) {
+                    const int32_t* load, const Extents& s, const RouteRule& rule, Real balance) {
   const Real sum = divisor(scores, s.E, rule);
   // The gradient of the balance loss with respect to p. Below, `mean` is subtracted from it because
   // p is divided by the sum of the scores.
@@ -83,7 +83,7 @@ void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const 
 
 /// Turns the gradient of a token's scores, in dx, into that of its logits. dx, x, scores (E)
 template <class Real>
-void logit_gradient(Real* dx, const Real* x, const Real* scores, const RouteShape& s,
+void logit_gradient(Real* dx, const Real* x, const Real* scores, const Extents& s,
                     const RouteRule& rule, Real z) {
   Real mean = 0;
   for (int64_t e = 0; e < s.E; ++e) mean += dx[e] * scores[e];
@@ -100,11 +100,12 @@ void logit_gradient(Real* dx, const Real* x, const Real* scores, const RouteShap
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
   refuse_documents(ctx, "route_forward");
-  const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
+  const Extents s =
+      check_shapes(Op::route_forward, expert, weight, scores, load, losses, logits, bias);
   int32_t* loads = load.data<int32_t>();
   std::fill_n(loads, load.size(), 0);
   dispatch(logits, [&]<class Real>(Real) {
-    for (int64_t row = 0; row < s.tokens(); ++row) {
+    for (int64_t row = 0; row < s.B * s.T; ++row) {
       Real* p = scores.data<Real>() + row * s.E;
       int32_t* chosen = expert.data<int32_t>() + row * s.k;
       score(p, logits.data<Real>() + row * s.E, s.E, rule);
@@ -136,10 +137,11 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
 
 void route_backward(const Ctx&, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                     Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
-  const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
+  const Extents s =
+      check_shapes(Op::route_backward, dlogits, dweight, expert, scores, load, logits);
   check_experts(expert, s.E, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
-    for (int64_t row = 0; row < s.tokens(); ++row) {
+    for (int64_t row = 0; row < s.B * s.T; ++row) {
       Real* dx = dlogits.data<Real>() + row * s.E;
       const Real* p = scores.data<Real>() + row * s.E;
       score_gradient(dx, dweight.data<Real>() + row * s.k, expert.data<int32_t>() + row * s.k, p,

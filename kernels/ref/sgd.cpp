@@ -6,7 +6,7 @@
 namespace ladder::ref {
 
 void sgd_update(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const SgdStep& step) {
-  const int64_t n = check_sgd_update(param, velocity, grad);
+  const int64_t n = check_shapes(Op::sgd_update, param, velocity, grad).R;
   dispatch(param, [&]<class Real>(Real) {
     const Real lr = step.lr, momentum = step.momentum;
     for (int64_t i = 0; i < n; ++i) {

@@ -11,7 +11,7 @@
 namespace ladder::ref {
 
 void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
-  const MatrixShape s = check_squared_norm(limbs, x);
+  const Extents s = check_shapes(Op::squared_norm, limbs, x);
   dispatch(x, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.R; ++r)
       for (int64_t begin = 0; begin < s.N; begin += kNormLeaf) {
@@ -28,7 +28,7 @@ void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
 /// arXiv 2102.06171, equation 3: no row of the gradient is longer than `clip` times the row of
 /// weights.
 void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip) {
-  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  const Extents s = check_shapes(Op::adaptive_clip, grad, grad_limbs, weight_limbs);
   dispatch(grad, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.R; ++r) {
       const double g = std::sqrt(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs));

@@ -16,7 +16,8 @@ constexpr double kFarGate = 88;
 }  // namespace
 
 void swiglu_forward(const Ctx&, Tensor out, Tensor inp) {
-  const int64_t n = check_swiglu_forward(out, inp);
+  check_shapes(Op::swiglu_forward, out, inp);
+  const int64_t n = out.size();
   dispatch(inp, [&]<class Real>(Real) {
     const Real* x = inp.data<Real>();
     for (int64_t i = 0; i < n; ++i) {
@@ -27,7 +28,8 @@ void swiglu_forward(const Ctx&, Tensor out, Tensor inp) {
 }
 
 void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_swiglu_backward(dinp, dout, inp);
+  check_shapes(Op::swiglu_backward, dinp, dout, inp);
+  const int64_t n = dout.size();
   dispatch(inp, [&]<class Real>(Real) {
     const Real *x = inp.data<Real>(), *d = dout.data<Real>();
     for (int64_t i = 0; i < n; ++i) {

@@ -14,7 +14,7 @@ constexpr Kernels make_table() {
       .name = "ref",
       .scratch_bytes = 0,
       .max_head = std::numeric_limits<int64_t>::max(),
-#define LADDER_OPERATION(op) .op = ref::AnyDtype<ref::op>::call,
+#define LADDER_OPERATION(op, operands) .op = ref::AnyDtype<ref::op>::call,
 #include "kernels/operations.inc"
   };
   // cast rounds by its own rules. The others take no narrow operands.
@@ -32,7 +32,7 @@ constexpr Kernels make_table() {
 }
 
 // GCC refuses a table that lacks an operation; Clang 14 does not. So the names are counted, too.
-#define LADDER_OPERATION(op) #op,
+#define LADDER_OPERATION(op, operands) #op,
 constexpr const char* kNames[] = {
 #include "kernels/operations.inc"
 };

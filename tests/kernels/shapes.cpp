@@ -13,47 +13,58 @@ TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
   const Tensor x = make({2, 3, 4}), rows = make({2, 3}), w = make({4}), wrong = make({5});
   const Tensor qkv = make({2, 3, 12}), m = make({2, 2, 3});
   const Tensor limbs = box.zeros(Dtype::I64, {2, kLimbs}), one = box.zeros(Dtype::I64, {1, kLimbs});
-  refused("norm_forward: w is (5), not (4)", k.norm_forward, x, rows, rows, x, wrong, w);
-  refused("norm_backward_input: dout is (5), not (2, 3, 4)", k.norm_backward_input, x, wrong, x, w,
-          rows, rows);
-  refused("norm_backward_weight: dw is (5), not (4)", k.norm_backward_weight, wrong, w, x, x, rows,
-          rows, Into::Write);
-  refused("matmul_forward: inp is (6, 4), not (6, 3)", k.matmul_forward, make({6, 5}), x,
-          make({5, 3}), Tensor{}, 1);
-  refused("matmul_backward_input: dout is (2, 5), not (6, 5)", k.matmul_backward_input, x,
-          make({2, 5}), make({5, 4}), 1);
-  refused("attention_forward: 0 columns for keys and values in qkv, not 4 times a divisor of 2",
-          k.attention_forward, x, make({2, 2, 3}), x);
-  refused("attention_backward: lse is (2, 2, 4), not (2, 2, 3)", k.attention_backward, qkv, x, qkv,
-          x, make({2, 2, 4}));
-  refused("attention_forward: 3 heads do not divide 4 channels", k.attention_forward, x,
-          make({2, 3, 3}), make({2, 3, 12}));
-  refused("attention_merge: later m is (2, 1, 3), not (2, 2, 3)", k.attention_merge, x, m, m, x,
-          make({2, 1, 3}), m);
+  refused("norm_forward: w is (5), must be (C) with C = 4 of out", k.norm_forward, x, rows, rows, x,
+          wrong, w);
+  refused("norm_backward_input: dout is (5), must be (B,T,C)", k.norm_backward_input, x, wrong, x,
+          w, rows, rows);
+  refused("norm_backward_weight: db is (4), must be (C) with C = 5 of dw", k.norm_backward_weight,
+          wrong, w, x, x, rows, rows, Into::Write);
+  refused("matmul_forward: w is (5, 3), must be (N,K) with N = 5 of out, K = 4 of inp",
+          k.matmul_forward, make({6, 5}), x, make({5, 3}), Tensor{}, 1);
+  refused("matmul_backward_input: dout is (2, 5), must be (R..,N) with R = 6 of dinp",
+          k.matmul_backward_input, x, make({2, 5}), make({5, 4}), 1);
+  refused("attention_forward: NKV = 0 of qkv must divide NH = 2 of lse", k.attention_forward, x,
+          make({2, 2, 3}), x);
+  refused(
+      "attention_backward: lse is (2, 2, 4), must be (B,NH,T) with B = 2 of dqkv, T = 3 of dqkv",
+      k.attention_backward, qkv, x, qkv, x, make({2, 2, 4}));
+  refused("attention_forward: out is (2, 3, 4), must be (B,T,NH*HS) with NH = 3 of lse",
+          k.attention_forward, x, make({2, 3, 3}), make({2, 3, 12}));
+  refused(
+      "attention_merge: later_m is (2, 1, 3), must be (B,NH,Tq) with B = 2 of o, NH = 2 of m, Tq = "
+      "3 of o",
+      k.attention_merge, x, m, m, x, make({2, 1, 3}), m);
   refused("copy_columns: 3 columns from 2 of 4 to 0 of 4", k.copy_columns, x, 0, x, 2, 3);
-  refused("adaptive_clip: grad_limbs is (1, 12), not (2, 12)", k.adaptive_clip, rows, one, limbs,
-          1);
-  refused("adaptive_clip: weight_limbs is (1, 12), not (2, 12)", k.adaptive_clip, rows, limbs, one,
-          1);
+  refused("adaptive_clip: grad_limbs is (1, 12), must be (R,kLimbs) with R = 2 of grad",
+          k.adaptive_clip, rows, one, limbs, 1);
+  refused("adaptive_clip: weight_limbs is (1, 12), must be (R,kLimbs) with R = 2 of grad",
+          k.adaptive_clip, rows, limbs, one, 1);
 }
 
 TEST_P(Shapes, HeadsAndGatesAreRefusedByName) {
   const Tensor qkv = make({2, 3, 24}), angles = make({3, 4}), h = make({2, 3, 8});
   EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 2, false));
   EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 4, false));
-  refused("rope: 16 columns for keys and values in qkv, not 8 times a divisor of 3", k.rope,
-          make({2, 3, 28}), angles, 3, false);
-  refused("rope: 12 columns for keys and values in qkv", k.rope, qkv, angles, 3, false);
-  refused("rope: -4 columns", k.rope, qkv, angles, 7, false);
-  refused("rope: 0 heads", k.rope, qkv, angles, 0, false);
-  refused("rope: 3 tokens, angles of 2", k.rope, qkv, make({2, 4}), 2, false);
-  refused("rope: heads of 3 channels cannot be cut into pairs", k.rope, qkv, make({3, 3}), 2,
-          false);
+  refused("rope: NKV = 2 of qkv must divide NH = 3", k.rope, make({2, 3, 28}), angles, 3, false);
+  refused("rope: qkv is (2, 3, 24), must be (B,T,(NH+2*NKV)*HS) with NH = 3, HS = 4 of angles",
+          k.rope, qkv, angles, 3, false);
+  refused("rope: qkv is (2, 3, 24), must be (B,T,(NH+2*NKV)*HS) with NH = 7, HS = 4 of angles",
+          k.rope, qkv, angles, 7, false);
+  refused("rope: NH is 0, must be in [1..]", k.rope, qkv, angles, 0, false);
+  refused("rope: angles is (2, 4), must be (P>=T,HS) with T = 3 of qkv", k.rope, qkv, make({2, 4}),
+          2, false);
+  refused("rope: 2 must divide HS = 3 of angles", k.rope, qkv, make({3, 3}), 2, false);
   refused("rope: angles is null", k.rope, qkv, {.shape = {3, 4}}, 2, false);
-  refused("rope: angles has the wrong dtype", k.rope, qkv, box.zeros(Dtype::I32, {3, 4}), 2, false);
-  refused("swiglu_forward: inp is (2, 3, 8), not (2, 3, 16)", k.swiglu_forward, h, h);
-  refused("swiglu_backward: inp is (2, 3, 24), not (2, 3, 16)", k.swiglu_backward, qkv, h, qkv);
-  refused("swiglu_backward: dinp is (2, 3, 8), not (2, 3, 24)", k.swiglu_backward, h, h, qkv);
+  refused("rope: angles is I32, must be F32", k.rope, qkv, box.zeros(Dtype::I32, {3, 4}), 2, false);
+  refused(
+      "swiglu_forward: inp is (2, 3, 8), must be (..,2*F) with .. = (2, 3) of out, F = 8 of out",
+      k.swiglu_forward, h, h);
+  refused(
+      "swiglu_backward: dout is (2, 3, 8), must be (..,F) with .. = (2, 3) of dinp, F = 12 of dinp",
+      k.swiglu_backward, qkv, h, qkv);
+  refused(
+      "swiglu_backward: dout is (2, 3, 8), must be (..,F) with .. = (2, 3) of dinp, F = 4 of dinp",
+      k.swiglu_backward, h, h, qkv);
   refused("norm_forward: rstd is null", k.norm_forward, h, {}, {}, h, make({8}), {});
 }
 

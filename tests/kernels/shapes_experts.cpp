@@ -17,16 +17,18 @@ TEST_P(ExpertShapes, OfARouter) {
   const auto& forward = k.route_forward;
   const auto& backward = k.route_backward;
   EXPECT_NO_THROW(forward(ctx, chosen, weight, scores, load, losses, logits, make({4}), {}));
-  refused("route_forward: 5 experts a token of 4", forward, whole({2, 3, 5}), make({2, 3, 5}),
+  refused(
+      "route_forward: scores is (2, 3, 4), must be (B,T,E>=k) with B = 2 of expert, T = 3 of "
+      "expert, k = 5 of expert",
+      forward, whole({2, 3, 5}), make({2, 3, 5}), scores, load, losses, logits, {}, {});
+  refused("route_forward: weight is (2, 3, 3), must be (B,T,k)", forward, chosen, make({2, 3, 3}),
           scores, load, losses, logits, {}, {});
-  refused("route_forward: weight is (2, 3, 3), not (2, 3, 2)", forward, chosen, make({2, 3, 3}),
-          scores, load, losses, logits, {}, {});
-  refused("route_forward: losses is (2, 3), not (2, 2)", forward, chosen, weight, scores, load,
-          make({2, 3}), logits, {}, {});
-  refused("route_forward: bias is (3), not (4)", forward, chosen, weight, scores, load, losses,
-          logits, make({3}), {});
+  refused("route_forward: losses is (2, 3), must be (2,B) with B = 2 of expert", forward, chosen,
+          weight, scores, load, make({2, 3}), logits, {}, {});
+  refused("route_forward: bias is (3), must be (E) with E = 4 of scores", forward, chosen, weight,
+          scores, load, losses, logits, make({3}), {});
   EXPECT_NO_THROW(backward(ctx, scores, weight, chosen, scores, load, logits, {}, 0, 0));
-  refused("route_backward: dlogits is (2, 3, 2), not (2, 3, 4)", backward, weight, weight, chosen,
+  refused("route_backward: scores is (2, 3, 4), must be (B,T,E)", backward, weight, weight, chosen,
           scores, load, logits, {}, 0, 0);
   for (const int32_t bad : {-1, kElsewhere, 4}) {
     chosen.data<int32_t>()[3] = bad;
@@ -42,9 +44,9 @@ TEST_P(ExpertShapes, OfRows) {
   refused("expert_rows: room for 11 rows, not 12", k.expert_rows, with_room(11), expert, 0);
   EXPECT_NO_THROW(k.expert_rows(ctx, with_room(8), expert, 1));
   refused("expert_rows: room for 7 rows, not 8", k.expert_rows, with_room(7), expert, 1);
-  refused("expert_rows: a capacity of -1", k.expert_rows, rows, expert, -1);
-  refused("expert_rows: expert is (2, 3, 1), not (2, 3, 2)", k.expert_rows, rows, whole({2, 3, 1}),
-          0);
+  refused("expert_rows: capacity is -1, must be in [0..]", k.expert_rows, rows, expert, -1);
+  refused("expert_rows: expert is (2, 3, 1), must be (B,T,k)", k.expert_rows, rows,
+          whole({2, 3, 1}), 0);
   for (const int32_t bad : {-1, 4}) {
     expert.data<int32_t>()[3] = bad;
     refused("of 4", k.expert_rows, rows, expert, 0);
@@ -55,19 +57,23 @@ TEST_P(ExpertShapes, OfProductsAndSums) {
   const Tensor expert = choices(box, 2, 3, 2, 4), y = make({12, 5}), x = make({2, 3, 5});
   const ExpertRows rows = sorted(box, expert, 4);
   const Tensor w = make({4, 6, 5}), out = make({12, 6}), weight = make({2, 3, 2});
-  refused("gather_rows: out is (12, 6), not (12, 5)", k.gather_rows, out, x, rows);
-  refused("grouped_matmul_forward: w is (3, 6, 5), not (4, 6, 5)", k.grouped_matmul_forward, out, y,
-          w.first(3), rows, 1);
-  refused("grouped_matmul_forward: 0 leaves", k.grouped_matmul_forward, out, y, w, rows, 0);
-  refused("grouped_matmul_backward_input: dinp is (12, 6), not (12, 5)",
-          k.grouped_matmul_backward_input, out, out, w, rows, 1);
-  refused("grouped_matmul_backward_weight: dout is (12, 5), not (12, 6)",
+  refused("gather_rows: inp is (2, 3, 5), must be (B,T,C) with C = 6 of out", k.gather_rows, out, x,
+          rows);
+  refused("grouped_matmul_forward: offsets is (5), must be (E+1) with E = 3 of w",
+          k.grouped_matmul_forward, out, y, w.first(3), rows, 1);
+  refused("grouped_matmul_forward: leaves is 0, must be in [1..]", k.grouped_matmul_forward, out, y,
+          w, rows, 0);
+  refused(
+      "grouped_matmul_backward_input: w is (4, 6, 5), must be (E,N,K) with N = 6 of dout, K = 6 of "
+      "dinp",
+      k.grouped_matmul_backward_input, out, out, w, rows, 1);
+  refused("grouped_matmul_backward_weight: dout is (12, 5), must be (M,N) with N = 6 of dw",
           k.grouped_matmul_backward_weight, w, y, y, rows, Into::Write);
-  refused("combine_forward: y is (12, 6), not (12, 5)", k.combine_forward, x, out, rows, expert,
+  refused("combine_forward: y is (12, 6), must be (M,C) with C = 5 of out", k.combine_forward, x,
+          out, rows, expert, weight);
+  refused("combine_forward: expert is F32, must be I32", k.combine_forward, x, y, rows, weight,
           weight);
-  refused("combine_forward: expert has the wrong dtype", k.combine_forward, x, y, rows, weight,
-          weight);
-  refused("combine_backward: dweight is (12, 5), not (2, 3, 2)", k.combine_backward, y, y, x, y,
+  refused("combine_backward: dweight is (12, 5), must be (B,T,k)", k.combine_backward, y, y, x, y,
           rows, weight);
   rows.offsets.data<int32_t>()[4] = 13;
   refused("13 rows of experts in 12", k.grouped_matmul_forward, out, y, w, rows, 1);
@@ -84,11 +90,11 @@ TEST_P(ExpertShapes, Dtypes) {
   EXPECT_NO_THROW(k.combine_forward(ctx, make({1, 3, 5}), half({6, 5}), rows, expert, weight));
   EXPECT_NO_THROW(k.combine_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, weight));
   if (k.name == std::string("ref")) return;  // it widens all that is narrow, and then looks
-  refused("combine_forward: out has the wrong dtype", k.combine_forward, half({1, 3, 5}),
-          make({6, 5}), rows, expert, weight);
-  refused("combine_forward: weight has the wrong dtype", k.combine_forward, half({1, 3, 5}),
-          half({6, 5}), rows, expert, half({1, 3, 2}));
-  refused("route_backward: logits are narrow, not F32", k.route_backward, half({1, 3, 4}), weight,
+  refused("combine_forward: out is BF16, must be F32 or F32 beside y (F32)", k.combine_forward,
+          half({1, 3, 5}), make({6, 5}), rows, expert, weight);
+  refused("combine_forward: weight is BF16, must be F32 beside y (BF16)", k.combine_forward,
+          half({1, 3, 5}), half({6, 5}), rows, expert, half({1, 3, 2}));
+  refused("route_backward: dlogits is BF16, must be F32", k.route_backward, half({1, 3, 4}), weight,
           expert, half({1, 3, 4}), whole({1, 4}), half({1, 3, 4}), {}, 0, 0);
 }
 

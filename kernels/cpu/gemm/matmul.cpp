@@ -80,7 +80,7 @@ Tensor slice_of(const Tensor& x, const ExpertRows& rows, int64_t e) {
 
 /// Computes product_of(e) for all experts that have rows, on all threads.
 template <class F>
-void multiply_groups(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s,
+void multiply_groups(const Ctx& ctx, const ExpertRows& rows, const Extents& s,
                      const F& product_of) {
   check_offsets(rows, s.M);
   std::vector<Product> products;
@@ -92,19 +92,19 @@ void multiply_groups(const Ctx& ctx, const ExpertRows& rows, const GroupedShape&
 }  // namespace
 
 void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
-  (void)check_matmul_forward(out, inp, w, bias, leaves);
+  check_shapes(Op::matmul_forward, out, inp, w, bias, leaves);
   Product product = forward(out, inp, w, leaves);
   product.bias = bias.host();
   gemm(ctx, product);
 }
 
 void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
-  (void)check_matmul_backward_input(dinp, dout, w, leaves);
+  check_shapes(Op::matmul_backward_input, dinp, dout, w, leaves);
   gemm(ctx, backward_input(dinp, dout, w, leaves));
 }
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
-  const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
+  const Extents s = check_shapes(Op::matmul_backward_weight, dw, dout, inp);
   Product product = backward_weight(dw, dout, inp, into);
   const Sequences sequences = sequences_of(ctx, s.B, s.T);
   std::vector<SparseLeaf> documents;
@@ -124,7 +124,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
 
 void grouped_matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w,
                             const ExpertRows& rows, int leaves) {
-  const GroupedShape s = check_grouped_matmul_forward(out, inp, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_forward, out, inp, w, rows, leaves);
   multiply_groups(ctx, rows, s, [&](int64_t e) {
     return forward(slice_of(out, rows, e), slice_of(inp, rows, e), matrix_of(w, e), leaves);
   });
@@ -132,7 +132,7 @@ void grouped_matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w,
 
 void grouped_matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w,
                                    const ExpertRows& rows, int leaves) {
-  const GroupedShape s = check_grouped_matmul_backward_input(dinp, dout, w, rows, leaves);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_input, dinp, dout, w, rows, leaves);
   multiply_groups(ctx, rows, s, [&](int64_t e) {
     return backward_input(slice_of(dinp, rows, e), slice_of(dout, rows, e), matrix_of(w, e),
                           leaves);
@@ -141,7 +141,7 @@ void grouped_matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Ten
 
 void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp,
                                     const ExpertRows& rows, Into into) {
-  const GroupedShape s = check_grouped_matmul_backward_weight(dw, dout, inp, rows);
+  const Extents s = check_shapes(Op::grouped_matmul_backward_weight, dw, dout, inp, rows);
   check_offsets(rows, s.M);
   std::vector<std::vector<SparseLeaf>> leaves(static_cast<size_t>(s.E));
   std::vector<Product> products;
@@ -160,7 +160,7 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
 }
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
-  const BiasShape s = check_bias_backward(db, dout);
+  const Extents s = check_shapes(Op::bias_backward, db, dout);
   float* to = db.data<float>();
   dispatch(dout, [&]<class Real>(Real) {
     const Real* from = dout.data<Real>();

@@ -10,14 +10,13 @@ namespace ladder::LADDER_CUDA {
 
 /// Parameters as in kernels/cuda/attention_forward.h and attention_backward.h.
 struct Hopper {
-  void (*attention_forward)(const Ctx&, const AttentionPieceShape&, Tensor out, Tensor lse,
-                            Tensor qkv);
-  void (*attention_piece_forward)(const Ctx&, const AttentionPieceShape&, Tensor o, Tensor m,
-                                  Tensor l, Tensor q, Tensor kv, const AttentionPlace&);
-  void (*attention_backward)(const Ctx&, const AttentionPieceShape&, Tensor dqkv, Tensor dout,
-                             Tensor qkv, Tensor out, Tensor lse);
-  void (*attention_piece_backward)(const Ctx&, const AttentionPieceShape&, Tensor dq, Tensor dkv,
-                                   Tensor dout, Tensor q, Tensor kv, Tensor out, Tensor lse,
+  void (*attention_forward)(const Ctx&, const Extents&, Tensor out, Tensor lse, Tensor qkv);
+  void (*attention_piece_forward)(const Ctx&, const Extents&, Tensor o, Tensor m, Tensor l,
+                                  Tensor q, Tensor kv, const AttentionPlace&);
+  void (*attention_backward)(const Ctx&, const Extents&, Tensor dqkv, Tensor dout, Tensor qkv,
+                             Tensor out, Tensor lse);
+  void (*attention_piece_backward)(const Ctx&, const Extents&, Tensor dq, Tensor dkv, Tensor dout,
+                                   Tensor q, Tensor kv, Tensor out, Tensor lse,
                                    const AttentionPlace&);
 };
 
