@@ -128,7 +128,7 @@ class GatheredParams {
 
   /// Makes section s whole in view(), and begins to gather section `next`. next 0: gathers nothing.
   /// (Section 0, the embedding, is never `next`, because only a new micro-step begins with it.)
-  void use(const Ctx& ctx, int64_t s, int64_t next = 0) {
+  void unshard(const Ctx& ctx, int64_t s, int64_t next = 0) {
     s = layout_->home_of(s);
     const size_t room = gather(s);
     if (State& state = states_[room]; !state.in_view) {
@@ -144,7 +144,7 @@ class GatheredParams {
   const GptTensors& view() const { return view_; }
 
   /// The weights are new, so what was gathered is not used again.
-  void forget() {
+  void reshard() {
     for (State& state : states_) state.gathered.wait();
     rooms_.clear();
   }

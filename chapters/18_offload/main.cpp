@@ -173,16 +173,16 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
 /// Without `train` no backward follows.
 void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false) {
   const auto L = std::ssize(m.w.blocks);
-  m.params.use(m.ctx, 0, 1);
+  m.params.unshard(m.ctx, 0, 1);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    m.params.use(m.ctx, l + 1, l + 2);  // block l is section l + 1
+    m.params.unshard(m.ctx, l + 1, l + 2);  // block l is section l + 1
     if (train) m.inputs.write(m.ctx, l, a.stream(l));
     // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
     // l - Recompute::sets().
     forward_block(m, a, l);
   }
-  m.params.use(m.ctx, L + 1);  // the last norm and the head
+  m.params.unshard(m.ctx, L + 1);  // the last norm and the head
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -204,10 +204,10 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   const Range segment = recompute.segment_before(l);
   if (segment.size() > 0) m.inputs.read(m.ctx, segment.begin, a.stream(segment.begin));
   for (int64_t b = segment.begin; b < segment.end; ++b) {
-    m.params.use(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
+    m.params.unshard(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
     forward_block(m, a, b);
   }
-  m.params.use(m.ctx, l + 1, section_after(recompute, l));
+  m.params.unshard(m.ctx, l + 1, section_after(recompute, l));
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
@@ -297,7 +297,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.forget();  // after a skipped step, too: each step sends equally much
+  m.params.reshard();  // after a skipped step, too: each step sends equally much
   m.offloaded.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
@@ -311,7 +311,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
   }
-  m.params.forget();  // a step sends as much after a validation as after another step
+  m.params.reshard();  // a step sends as much after a validation as after another step
   return v.mean();
 }
 

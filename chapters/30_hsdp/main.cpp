@@ -176,15 +176,15 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
-  m.params.use(m.ctx, 0, 1);
+  m.params.unshard(m.ctx, 0, 1);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
-    m.params.use(m.ctx, l + 1, l + 2);  // block l is section l + 1
+    m.params.unshard(m.ctx, l + 1, l + 2);  // block l is section l + 1
     // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
     // l - Recompute::sets().
     forward_block(m, a, l);
   }
-  m.params.use(m.ctx, L + 1);  // the last norm and the head
+  m.params.unshard(m.ctx, L + 1);  // the last norm and the head
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -205,10 +205,10 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) {
-    m.params.use(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
+    m.params.unshard(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
     forward_block(m, a, b);
   }
-  m.params.use(m.ctx, l + 1, section_after(recompute, l));
+  m.params.unshard(m.ctx, l + 1, section_after(recompute, l));
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
@@ -305,7 +305,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.forget();  // after a skipped step, too: each step sends equally much
+  m.params.reshard();  // after a skipped step, too: each step sends equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
@@ -318,7 +318,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
   }
-  m.params.forget();  // a step sends as much after a validation as after another step
+  m.params.reshard();  // a step sends as much after a validation as after another step
   return v.mean();
 }
 

@@ -79,14 +79,14 @@ void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found&
     std::string& ahead = found.ahead.emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {
       if (look == Look::AtOnce && comm.rank() % 2 == 1) std::this_thread::sleep_for(kLate);
-      gathered.use(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
+      gathered.unshard(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
       if (look == Look::WhenTheNextIsThere) ahead += fmt::format(" {}", sent_so_far(stream));
       const Tensor some = some_of(gathered.view(), used[i]);
       CHECK(some.ptr, "use {}: the view has no weights of section {}", i, used[i]);
       found.weights.push_back(
           {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]), numbers(some)});
     }
-    gathered.forget();
+    gathered.reshard();
     found.sent = stream.sent();
   }
 }

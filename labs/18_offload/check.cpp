@@ -189,7 +189,7 @@ void run_model(Sheet& sheet, const Case& c) {
   }
 
   forward(m, m.acts.first(1), m.batch.tokens.first(1));  // a validation
-  m.params.forget();
+  m.params.reshard();
   // As train_step() does it.
   m.inputs.begin_step();
   m.comm_stream.begin_step();
