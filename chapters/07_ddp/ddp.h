@@ -61,7 +61,7 @@ struct DdpOptions {
     return reduction == Reduction::Halving || reduction == Reduction::Ring;
   }
 
-  /// How many sequences of a batch each of `ranks` ranks has.
+  /// The local batch: how many sequences of a batch each of `ranks` ranks has.
   /// @throws UserError as check_reduction() does; also if shares would be unequal, or would make an
   /// exact reduction sum in another order
   int64_t share(int64_t batch, int64_t ranks) const {

@@ -76,7 +76,7 @@ struct Layout {
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
-  int64_t share = o.ddp.share(batch, dp);     ///< sequences of a step on one rank
+  int64_t share = o.ddp.share(batch, dp);     ///< local batch: a rank's sequences of a step
   int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
   int64_t GA = share / micro;                 ///< micro-batches of a step
   /// The schedule: what each stage does in a step, in order.
@@ -117,7 +117,7 @@ struct Memory {
   TensorParallel tp{arena, ctx, mesh[Axis::Tensor], layout.params, layout.acts, layout.micro};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};

@@ -97,7 +97,7 @@ struct Memory {
   SmallNorms small_norms{arena, o.noise_scale};
   NoiseScale noise = {};
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);

@@ -72,9 +72,9 @@ struct Layout {
   /// Ranks that split a sequence are neighbors.
   MeshShape mesh = o.context.mesh(gpt, o.run.ranks);
   OwnTokens own = o.context.own_tokens(gpt, mesh, rank);
-  GptConfig own_gpt = own_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
-  int64_t dp = mesh[Axis::Data];              ///< ranks with other sequences
-  int64_t share = o.ddp.share(batch, dp);     ///< sequences of a step on one rank
+  GptConfig local_gpt = own_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
+  int64_t dp = mesh[Axis::Data];                ///< ranks with other sequences
+  int64_t share = o.ddp.share(batch, dp);       ///< local batch: a rank's sequences of a step
   int64_t micro = o.context.micro(o.accumulate.micro(share));  ///< MBS, sequences of a micro-batch
   /// Micro-batches of a step.
   int64_t GA = micro_steps(o.ddp, batch, share, micro, dp);
@@ -114,8 +114,8 @@ struct Memory {
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts =
-      alloc_own_activations(arena, layout.own_gpt, layout.own, layout.micro, layout.acts);
-  ActGrads dacts = alloc_act_grads(arena, layout.own_gpt, layout.micro, layout.acts);
+      alloc_own_activations(arena, layout.local_gpt, layout.own, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.local_gpt, layout.micro, layout.acts);
   // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
@@ -128,10 +128,10 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
-  bytes[Mem::Activation] = activation_bytes(layout.own_gpt, MBS, layout.acts) +
+  bytes[Mem::Activation] = activation_bytes(layout.local_gpt, MBS, layout.acts) +
                            8 * layout.share * layout.own.size() + 4 * B;
   bytes[Mem::Workspace] =
-      act_grad_bytes(layout.own_gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+      act_grad_bytes(layout.local_gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
                           o.ddp.overlaps(o.run.ranks));

@@ -84,7 +84,7 @@ struct Layout {
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t N = o.run.ranks;                    ///< ranks
-  int64_t share = o.ddp.share(batch, N);      ///< sequences of a step on one rank
+  int64_t share = o.ddp.share(batch, N);      ///< local batch: a rank's sequences of a step
   int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
   /// Micro-batches of a step.
   int64_t GA = micro_steps(o.ddp, batch, share, micro, N);
@@ -114,7 +114,7 @@ struct Memory {
   ExpertGrads grads{arena, comm_streams, layout.params, layout.shard, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
