@@ -45,7 +45,7 @@ enum class TokenOrder : uint8_t { Zigzag, Contiguous };
 constexpr auto names_of(TokenOrder) { return std::array{"zigzag", "contiguous"}; }
 
 /// Which tokens of every sequence rank `rank` of cp has.
-struct OwnTokens {
+struct LocalTokens {
   int64_t T = 0;
   int64_t cp = 1, rank = 0;
   TokenOrder order = TokenOrder::Zigzag;
@@ -84,11 +84,11 @@ struct OwnTokens {
 
 /// What attention needs to know of the model, of the ranks and of the dtype.
 struct ContextShape {
-  OwnTokens own;
+  LocalTokens own;
   int64_t NH, NKV, HS;
   Dtype dtype;
 
-  ContextShape(const OwnTokens& tokens, const GptConfig& gpt, Dtype dtype_)
+  ContextShape(const LocalTokens& tokens, const GptConfig& gpt, Dtype dtype_)
       : own(tokens), NH(gpt.heads), NKV(gpt.groups()), HS(gpt.head_size()), dtype(dtype_) {}
 
   /// Columns of a token: its queries, its keys and values, or both.
@@ -143,7 +143,7 @@ struct ContextOptions {
                       legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
-  OwnTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
+  LocalTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
@@ -168,15 +168,15 @@ struct ContextOptions {
 
 /// The model as one of cp ranks sees it: with T / cp tokens per sequence. It gives the sizes of
 /// what is made token by token; what knows positions or other tokens takes the whole model.
-inline GptConfig own_part(GptConfig gpt, int64_t cp) {
+inline GptConfig local_part(GptConfig gpt, int64_t cp) {
   gpt.seq_len = div_exact(gpt.seq_len, cp);
   return gpt;
 }
 
 /// Activations of that model. Rotary positions are those of the rank's own tokens.
-inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
-                                         const OwnTokens& tokens, int64_t micro,
-                                         const ActivationPlan& plan) {
+inline Activations alloc_local_activations(Arena& arena, const GptConfig& own,
+                                           const LocalTokens& tokens, int64_t micro,
+                                           const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
   const Tensor angles = acts.blocks[0].attn.angles;  // all blocks have this tensor
   if (angles)

@@ -137,7 +137,7 @@ class ContextParallel {
     const ContextTraffic each = attention_->traffic();
     const int64_t sent = sequences * ((layers + again) * each.forward + layers * each.backward);
     std::vector<int64_t> predicted, measured(static_cast<size_t>(own_.cp));
-    OwnTokens who = own_;
+    LocalTokens who = own_;
     for (who.rank = 0; who.rank < own_.cp; ++who.rank)
       predicted.push_back(sequences * (2 * layers + again) * heads_ * who.pairs({0, own_.T}));
     int64_t own = attention_->pairs;
@@ -154,7 +154,7 @@ class ContextParallel {
   }
 
   Comm& group_;
-  OwnTokens own_;
+  LocalTokens own_;
   int64_t heads_;
   Reducer losses_;
   Batch whole_;

@@ -71,10 +71,10 @@ struct Layout {
   int64_t N = o.run.ranks;  ///< ranks
   /// Ranks that split a sequence are neighbors.
   MeshShape mesh = o.context.mesh(gpt, o.run.ranks);
-  OwnTokens own = o.context.own_tokens(gpt, mesh, rank);
-  GptConfig local_gpt = own_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
-  int64_t dp = mesh[Axis::Data];                ///< ranks with other sequences
-  int64_t share = o.ddp.share(batch, dp);       ///< local batch: a rank's sequences of a step
+  LocalTokens own = o.context.own_tokens(gpt, mesh, rank);
+  GptConfig local_gpt = local_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
+  int64_t dp = mesh[Axis::Data];                  ///< ranks with other sequences
+  int64_t share = o.ddp.share(batch, dp);         ///< local batch: a rank's sequences of a step
   int64_t micro = o.context.micro(o.accumulate.micro(share));  ///< MBS, sequences of a micro-batch
   /// Micro-batches of a step.
   int64_t GA = micro_steps(o.ddp, batch, share, micro, dp);
@@ -114,7 +114,7 @@ struct Memory {
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts =
-      alloc_own_activations(arena, layout.local_gpt, layout.own, layout.micro, layout.acts);
+      alloc_local_activations(arena, layout.local_gpt, layout.own, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.local_gpt, layout.micro, layout.acts);
   // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});

@@ -53,7 +53,7 @@ class UlyssesAttention : public SharedAttention {
     to_heads(ctx, qkv_, saved.qkv);
     {
       const Span span(ctx, "attention_forward");
-      count_pairs(ctx, /*back=*/false, own_heads(), s.own.T * (s.own.T + 1) / 2);
+      count_pairs(ctx, /*back=*/false, local_heads(), s.own.T * (s.own.T + 1) / 2);
       ctx.kernels->attention_forward(ctx, att_, lse(saved), qkv_);
     }
     to_tokens(ctx, saved.att, att_);
@@ -65,7 +65,7 @@ class UlyssesAttention : public SharedAttention {
     to_heads(ctx, datt_, d.datt);
     {
       const Span span(ctx, "attention_backward");
-      count_pairs(ctx, /*back=*/true, own_heads(), s.own.T * (s.own.T + 1) / 2);
+      count_pairs(ctx, /*back=*/true, local_heads(), s.own.T * (s.own.T + 1) / 2);
       ctx.kernels->attention_backward(ctx, dqkv_, datt_, qkv_, att_, lse(saved));
     }
     to_tokens(ctx, d.dqkv, dqkv_);
@@ -75,9 +75,9 @@ class UlyssesAttention : public SharedAttention {
   int64_t sent(const RunLog& log) const override { return log.sent_in_step(*group_); }
 
  private:
-  int64_t own_heads() const { return s.NH / s.own.cp; }
+  int64_t local_heads() const { return s.NH / s.own.cp; }
   /// lse as (1,NH/cp,T), in the memory of (1,NH,T/cp): both are NH T / cp numbers.
-  Tensor lse(const AttnSaved& saved) const { return saved.lse.view({1, own_heads(), s.own.T}); }
+  Tensor lse(const AttnSaved& saved) const { return saved.lse.view({1, local_heads(), s.own.T}); }
 
   /// heads (1,T,N/cp) = all tokens of this rank's heads, from x (1,T/cp,N): all heads of its
   /// tokens.
@@ -118,7 +118,7 @@ class UlyssesAttention : public SharedAttention {
   /// Calls use(tokens, rows) for both runs of a rank.
   template <class Use>
   void for_runs(int64_t rank, Use&& use) const {
-    OwnTokens theirs = s.own;
+    LocalTokens theirs = s.own;
     theirs.rank = rank;
     for (const int i : {0, 1}) use(theirs.tokens(i), theirs.rows(i));
   }

@@ -157,9 +157,9 @@ class LadderMemory {
     ContextOptions options{.way = job_.context};
     options.cp = static_cast<int>(l_.cp);
     const int ranks = static_cast<int>(l_.batch_ranks());
-    const OwnTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
+    const LocalTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
     const int64_t micro = options.micro(micro_);
-    const GptConfig gpt = own_part(job_.gpt, l_.cp);
+    const GptConfig gpt = local_part(job_.gpt, l_.cp);
     const ParamLayout params(gpt, ranks), shard = params.shard(0);
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
     MemoryBytes bytes = common(shard, own.size());

@@ -31,7 +31,7 @@ struct Found {
 void run_tokens(Sheet& sheet, int64_t cp, TokenOrder order) {
   const int64_t T = 2 * cp * sheet.pick<int64_t>("tokens of a run", {3, 5, 8});
   for (int64_t rank = 0; rank < cp; ++rank) {
-    const OwnTokens own{T, cp, rank, order};
+    const LocalTokens own{T, cp, rank, order};
     std::string text;
     for (const int i : {0, 1})
       text += fmt::format("{}-{} in rows {}-{}, ", own.tokens(i).begin, own.tokens(i).end,
@@ -70,7 +70,7 @@ void run_tree(Sheet& sheet, int64_t terms) {
 }
 
 /// Rows of this rank's tokens of x (1,T,N), which is drawn.
-Tensor own_rows(const Sheet& sheet, Arena& arena, const OwnTokens& own, const char* name,
+Tensor own_rows(const Sheet& sheet, Arena& arena, const LocalTokens& own, const char* name,
                 int64_t N) {
   const std::vector<float> all = sheet.normals(name, own.T * N);
   const Tensor part = arena.alloc(Mem::Activation, name, Dtype::F32, {1, own.size(), N});
@@ -89,7 +89,7 @@ void attend(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, F
   OneRank rank(comm, {.token_chunks = kTokenChunks / static_cast<int64_t>(c.cp)});
   auto& [run, arena, ctx] = rank;
   ctx.kernels = &table;
-  const OwnTokens own{c.gpt.seq_len, c.cp, comm.rank(), TokenOrder::Zigzag};
+  const LocalTokens own{c.gpt.seq_len, c.cp, comm.rank(), TokenOrder::Zigzag};
   const int64_t before = arena.current()[Mem::Workspace];
   RingAttention ring(arena, ctx, comm, run, {own, c.gpt, Dtype::F32});
   found.room = arena.current()[Mem::Workspace] - before;

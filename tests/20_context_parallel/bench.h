@@ -41,13 +41,13 @@ struct Bench {
     return x;
   }
   /// Rows of some tokens of x (1,T,N), or back.
-  Tensor own(const OwnTokens& tokens, const Tensor& x) {
+  Tensor own(const LocalTokens& tokens, const Tensor& x) {
     const Tensor part = empty({1, tokens.size(), x.dim(2)});
     for (const int i : {0, 1})
       copy_elements(rows_of(part, tokens.rows(i)), rows_of(x, tokens.tokens(i)));
     return part;
   }
-  static void put(const OwnTokens& tokens, const Tensor& x, const Tensor& part) {
+  static void put(const LocalTokens& tokens, const Tensor& x, const Tensor& part) {
     for (const int i : {0, 1})
       copy_elements(rows_of(x, tokens.tokens(i)), rows_of(part, tokens.rows(i)));
   }

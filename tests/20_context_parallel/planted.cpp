@@ -52,17 +52,17 @@ class ContextParallel : public ladder::ContextParallel {
 };
 
 /// Positions: angles from 0 on every rank.
-Activations alloc_own_activations(Arena& arena, const GptConfig& own, const OwnTokens& tokens,
-                                  int64_t micro, const ActivationPlan& plan) {
+Activations alloc_local_activations(Arena& arena, const GptConfig& own, const LocalTokens& tokens,
+                                    int64_t micro, const ActivationPlan& plan) {
   if (mistake == Mistake::Positions) return alloc_activations(arena, own, micro, plan);
-  return ladder::alloc_own_activations(arena, own, tokens, micro, plan);
+  return ladder::alloc_local_activations(arena, own, tokens, micro, plan);
 }
 
 }  // namespace ladder::planted
 
 // The program takes these in the place of the sound ones. Its main() has another name here.
 #define ContextParallel planted::ContextParallel
-#define alloc_own_activations planted::alloc_own_activations
+#define alloc_local_activations planted::alloc_local_activations
 #define main chapter_main
 #include "chapters/20_context_parallel/main.cpp"
 #undef main

@@ -12,7 +12,7 @@ TEST(OwnTokensTest, EveryTokenHasOneOwner) {
     for (const int64_t cp : {1, 2, 4, 8}) {
       std::vector<int> owners(T);
       for (int64_t rank = 0; rank < cp; ++rank) {
-        const OwnTokens own{T, cp, rank, order};
+        const LocalTokens own{T, cp, rank, order};
         EXPECT_EQ(own.rows(0).size() + own.rows(1).size(), own.size());
         for (const int i : {0, 1})
           for (int64_t t = own.tokens(i).begin; t < own.tokens(i).end; ++t)
@@ -20,7 +20,7 @@ TEST(OwnTokensTest, EveryTokenHasOneOwner) {
       }
       EXPECT_EQ(owners, std::vector<int>(T, 1)) << cp;
     }
-  const OwnTokens second{64, 4, 1, TokenOrder::Zigzag};
+  const LocalTokens second{64, 4, 1, TokenOrder::Zigzag};
   EXPECT_EQ(second.tokens(0), (Range{8, 16}));
   EXPECT_EQ(second.tokens(1), (Range{48, 56}));
 }
@@ -33,7 +33,7 @@ void on_ranks(Test&& test) {
     Bench bench;
     bench.ctx.token_chunks = kTokenChunks / 4;
     const RunOptions run;
-    const OwnTokens own{T, 4, comm.rank(), TokenOrder::Zigzag};
+    const LocalTokens own{T, 4, comm.rank(), TokenOrder::Zigzag};
     ContextParallel parallel(bench.arena, bench.ctx, comm, run, ContextWay::Gather,
                              {own, gpt, Dtype::F32}, /*micro=*/1);
     test(parallel, own, bench);
@@ -43,7 +43,7 @@ void on_ranks(Test&& test) {
 // Token t of the sequence is t here, so its target is t + 1. A rank that shifted its own tokens
 // would be wrong at the end of each run of tokens (transformers, pull request 36607).
 TEST(ContextParallelTest, TargetsAreShiftedBeforeRanksTakeTheirs) {
-  on_ranks([](ContextParallel& parallel, const OwnTokens& own, Bench& bench) {
+  on_ranks([](ContextParallel& parallel, const LocalTokens& own, Bench& bench) {
     std::iota(parallel.whole().tokens.data<int32_t>(), parallel.whole().tokens.data<int32_t>() + T,
               0);
     std::iota(parallel.whole().targets.data<int32_t>(),
@@ -62,7 +62,7 @@ TEST(ContextParallelTest, TargetsAreShiftedBeforeRanksTakeTheirs) {
 }
 
 TEST(ContextParallelTest, PositionsAreThoseOfTheWholeSequence) {
-  on_ranks([](ContextParallel& parallel, const OwnTokens& own, Bench& bench) {
+  on_ranks([](ContextParallel& parallel, const LocalTokens& own, Bench& bench) {
     const Tensor wte = bench.random({8, 32}, "wte"), wpe = bench.random({T, 32}, "wpe");
     const Tensor tokens = bench.arena.alloc(Mem::Activation, "tokens", Dtype::I32, {1, T});
     for (int64_t t = 0; t < T; ++t) tokens.data<int32_t>()[t] = static_cast<int32_t>(t * 5 % 8);
@@ -81,7 +81,7 @@ TEST(ContextParallelTest, PositionsAreThoseOfTheWholeSequence) {
 
 // The gradient of a position is added to that of ranks which do not have it: -0.
 TEST(ContextParallelTest, PositionsOfOthersHaveNoGradient) {
-  on_ranks([](ContextParallel& parallel, const OwnTokens& own, Bench& bench) {
+  on_ranks([](ContextParallel& parallel, const LocalTokens& own, Bench& bench) {
     const Tensor dout = bench.random({1, own.size(), 32}, "dout");
     const Tensor dwte = bench.empty({8, 32}), dwpe = bench.empty({T + 64, 32});
     const Tensor tokens = bench.arena.zeros(Mem::Activation, "tokens", Dtype::I32, {1, own.size()});

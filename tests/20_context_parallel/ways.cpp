@@ -44,7 +44,7 @@ class Ways : public ::testing::Test {
     run_threads(cp, [&](Comm& comm) {
       Bench own;
       const RunOptions run;
-      const OwnTokens tokens{T, cp, comm.rank(), order};
+      const LocalTokens tokens{T, cp, comm.rank(), order};
       const auto attention = make(way, own, comm, run, {tokens, gpt, Dtype::F32});
       const AttnSaved saved{.qkv = own.own(tokens, qkv),
                             .att = own.empty({1, tokens.size(), C}),
@@ -71,7 +71,7 @@ class Ways : public ::testing::Test {
       return part;
     };
     for (int64_t rank = 0; rank < cp; ++rank) {
-      const OwnTokens tokens{T, cp, rank, TokenOrder::Zigzag};
+      const LocalTokens tokens{T, cp, rank, TokenOrder::Zigzag};
       const Shape statistic{1, gpt.heads, tokens.size()};
       const Tensor own = bench.own(tokens, qkv), q = taken(own, 0, r * HS);
       std::vector<SoftmaxOfSome> parts;
@@ -150,7 +150,7 @@ TEST(ArrivalTreeTest, IsTheSameTreeInAnyOrder) {
 TEST(ArrivalTreeTest, BuffersOfARing) {
   for (const int64_t cp : {2, 4, 8}) {
     const auto fits = [&](int64_t buffers, int64_t rank) {
-      const OwnTokens own{T, cp, rank, TokenOrder::Zigzag};
+      const LocalTokens own{T, cp, rank, TokenOrder::Zigzag};
       ArrivalTree tree(2 * cp, buffers);
       for (int64_t step = 0; step < cp; ++step)
         for (const int64_t i : own.runs_of((rank - step + cp) % cp))
