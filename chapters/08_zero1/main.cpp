@@ -60,7 +60,7 @@ struct Layout {
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, o.run.ranks};
   /// This rank's chunks of all sections.
-  ParamLayout shard = params.shard(rank);
+  ParamLayout local = params.shard(rank);
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -86,14 +86,14 @@ struct Memory {
   StepFlops flops = {};  // of a step's products
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
-  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  ShardedWeights weights{arena, layout.params, layout.local, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
-  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
@@ -110,8 +110,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Master] = Weights::master_bytes(layout.local.size(), o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -127,7 +127,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   return {.gpt = layout.gpt,
-          .layout = layout.shard,
+          .layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
@@ -138,7 +138,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
-  m.weights.refresh(m.ctx, layout.shard);
+  m.weights.refresh(m.ctx, layout.local);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
 }
@@ -264,17 +264,17 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
-  for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  for (const Tensor& chunk : layout.local.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+  const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    for (const Tensor& chunk : layout.shard.sections_of(grads))
+    for (const Tensor& chunk : layout.local.sections_of(grads))
       clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
-    m.weights.refresh(m.ctx, layout.shard);
+    m.weights.refresh(m.ctx, layout.local);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     log.skipped(step, bad);
@@ -300,7 +300,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
     if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }

@@ -85,7 +85,7 @@ struct Layout {
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
   /// stage.rank says which blocks the stage has.
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
-  ParamLayout shard = params.shard(at[Axis::Data]);
+  ParamLayout local = params.shard(at[Axis::Data]);
   // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
@@ -107,7 +107,7 @@ struct Memory {
                      {.flops = &flops.all, .comm = &comm, .leaves = kLeaves / layout.tp});
   Mesh mesh{comm, layout.mesh};
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
-  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  ShardedWeights weights{arena, layout.params, layout.local, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   StageGrads grads{arena, layout.params, layout.stage, o.accumulate, layout.GA};
@@ -115,7 +115,7 @@ struct Memory {
       open_comm_stream(arena, ctx, mesh[Axis::Data], o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
   TensorParallel tp{arena, ctx, mesh[Axis::Tensor], layout.params, layout.acts, layout.micro};
-  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
@@ -130,8 +130,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), MBS = layout.micro, T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Master] = Weights::master_bytes(layout.local.size(), o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = 8 * layout.share * T + 4 * layout.batch;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
@@ -147,7 +147,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   return {.gpt = layout.gpt,
-          .layout = layout.shard,
+          .layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
@@ -158,7 +158,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
-  m.weights.refresh(m.ctx, layout.shard);
+  m.weights.refresh(m.ctx, layout.local);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
 }
@@ -314,17 +314,17 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.zero1.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
-  for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  for (const Tensor& chunk : layout.local.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+  const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    for (const Tensor& chunk : layout.shard.sections_of(grads))
+    for (const Tensor& chunk : layout.local.sections_of(grads))
       clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
-    m.weights.refresh(m.ctx, layout.shard);
+    m.weights.refresh(m.ctx, layout.local);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     log.skipped(step, bad);
@@ -367,7 +367,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
     if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }

@@ -79,7 +79,7 @@ struct Layout {
   ParamLayout params{gpt, o.run.ranks, /*tensor=*/{}, /*stage=*/{},
                      o.parallel.place(gpt, o.run.ranks, rank)};
   /// This rank's chunks of all sections.
-  ParamLayout shard = params.shard(rank);
+  ParamLayout local = params.shard(rank);
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -108,11 +108,11 @@ struct Memory {
   StepFlops flops = {};  // of a step's products
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
-  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  ShardedWeights weights{arena, layout.params, layout.local, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   ExpertStreams comm_streams{arena, ctx, comm, o.parallel.ep, o.run, o.ddp, layout.params};
-  ExpertGrads grads{arena, comm_streams, layout.params, layout.shard, o.accumulate, layout.GA};
-  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  ExpertGrads grads{arena, comm_streams, layout.params, layout.local, o.accumulate, layout.GA};
+  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
@@ -135,15 +135,15 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Master] = Weights::master_bytes(layout.local.size(), o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
-  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+  ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(o.run.ranks));
   bytes[Mem::Optim] += Balance::bytes(layout.gpt);
   bytes[Mem::Activation] += Routers::activation_bytes(layout.gpt, B, MBS, layout.acts) +
@@ -159,7 +159,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   return {.gpt = layout.gpt,
-          .layout = layout.shard,
+          .layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
@@ -171,7 +171,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
-  m.weights.refresh(m.ctx, layout.shard);
+  m.weights.refresh(m.ctx, layout.local);
   m.comm_streams.all_gather(m.ctx, m.weights.compute);
   return step;
 }
@@ -356,7 +356,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+  const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, &m.comm);
   gather_loads(m.comm, m.routers, layout.gpt);
   m.balance.count(m.routers);
 
@@ -365,7 +365,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   if (bad.empty()) {
     clip_global_norm(m.ctx, grads.tensor, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
-    m.weights.refresh(m.ctx, layout.shard);
+    m.weights.refresh(m.ctx, layout.local);
     m.comm_streams.all_gather(m.ctx, m.weights.compute);
     m.balance.update();
   } else {
@@ -393,7 +393,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
     if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }

@@ -74,7 +74,7 @@ struct Layout {
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, o.run.ranks};
   /// This rank's chunks of all sections.
-  ParamLayout shard = params.shard(rank);
+  ParamLayout local = params.shard(rank);
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -101,17 +101,17 @@ struct Memory {
   StepFlops flops = {};  // of a step's products
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
-  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  ShardedWeights weights{arena, layout.params, layout.local, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
-  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   SpikeGuard guard{o.spike_guard};
-  Watch watch{arena, layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch};
+  Watch watch{arena, layout.params, layout.local, o.precision.dtype(), layout.stream, o.watch};
   Rewinds rewinds{o.rewind};
   Detectors detectors{o.alarms, rewinds.on(), o.precision};
   BatchNumbers batches{o.rewind};
@@ -130,15 +130,15 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Master] = Weights::master_bytes(layout.local.size(), o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Workspace] +=
-      Watch::bytes(layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch);
+      Watch::bytes(layout.params, layout.local, o.precision.dtype(), layout.stream, o.watch);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   return bytes;
@@ -149,7 +149,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   return {.gpt = layout.gpt,
-          .layout = layout.shard,
+          .layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
@@ -162,7 +162,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m, const std::string& from) {
   const int64_t step = load_or_init(m.ctx, from, o.run.seed, training_state(layout, m));
-  m.weights.refresh(m.ctx, layout.shard);
+  m.weights.refresh(m.ctx, layout.local);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
 }
@@ -298,21 +298,21 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
-  for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
-  o.plant.freeze(m.ctx, layout.shard, grads, step);
+  for (const Tensor& chunk : layout.local.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  o.plant.freeze(m.ctx, layout.local, grads, step);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+  const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step) * o.plant.rate(step);
   std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) bad = m.guard.judge(loss, norm);
   m.watch.before(m.ctx, grads, m.weights.master);
   if (bad.empty()) {
-    for (const Tensor& chunk : layout.shard.sections_of(grads))
+    for (const Tensor& chunk : layout.local.sections_of(grads))
       clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.watch.after(m.ctx, m.weights.master);
-    m.weights.refresh(m.ctx, layout.shard);
+    m.weights.refresh(m.ctx, layout.local);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     log.skipped(step, bad);
@@ -370,7 +370,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
     if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
     events.step(record, m.watch.scalars(), {log.last_ms(), m.flops.all, m.scaler.scale()});
     if (const std::optional<Alarm> alarm = tell_alarms(m, log, record)) {
       step = go_back(o, layout, m, log, step, *alarm);

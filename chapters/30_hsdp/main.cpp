@@ -69,7 +69,7 @@ struct Layout {
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, S};
   /// This rank's chunks of all sections.
-  ParamLayout shard = params.shard(place.shard());
+  ParamLayout local = params.shard(place.shard());
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -96,17 +96,17 @@ struct Memory {
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers of this rank's shard: the weights that the optimizer updates, and those that are
   // gathered for the model.
-  ShardWeights weights{{arena, layout.shard.size(), o.precision}};
+  ShardWeights weights{{arena, layout.local.size(), o.precision}};
   HsdpGroups groups = split_groups(comm, layout.place);
   CommStream comm_stream =
       open_comm_stream(arena, ctx, *groups.shards, o.run, o.ddp, layout.params.largest_section());
   CommStream replica_stream =
-      open_comm_stream(arena, ctx, *groups.replicas, o.run, o.ddp, layout.shard.grads().size());
+      open_comm_stream(arena, ctx, *groups.replicas, o.run, o.ddp, layout.local.grads().size());
   GatheredParams params =
-      GatheredParams(arena, comm_stream, layout.params, layout.shard, weights.compute, o.zero3);
+      GatheredParams(arena, comm_stream, layout.params, layout.local, weights.compute, o.zero3);
   const GptTensors& w = params.view();  // the model, as far as it is gathered
-  ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
-  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  ShardedGrads grads{arena, comm_stream, layout.params, layout.local, o.accumulate, layout.GA};
+  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
@@ -119,12 +119,12 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.shard.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t P = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -132,8 +132,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Workspace] += size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(layout.S, layout.params.largest_section()) +
-                     CommStream::bytes(layout.R, layout.shard.grads().size());
-  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+                     CommStream::bytes(layout.R, layout.local.grads().size());
+  ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(layout.S));
   return bytes;
 }
@@ -143,7 +143,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   return {.gpt = layout.gpt,
-          .layout = layout.shard,
+          .layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
@@ -294,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, m.groups.shards.get());
+  const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, m.groups.shards.get());
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
@@ -328,7 +328,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
     if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, m.groups.shards.get()));
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, m.groups.shards.get()));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }
@@ -354,7 +354,7 @@ void run(Options o, Comm& comm) {
   report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_links(
       log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
-      m.comm_stream, replica_traffic(layout.shard, o.ddp, layout.R), m.replica_stream);
+      m.comm_stream, replica_traffic(layout.local, o.ddp, layout.R), m.replica_stream);
   log.finish(validate(layout, m, text));
 }
 

@@ -179,7 +179,7 @@ void run_model(Sheet& sheet, const Case& c) {
   SelfComm comm;
   const Layout layout(o, 0);
   Memory m{o, layout, comm};
-  std::ranges::transform(sheet.normals("weights", layout.shard.size()),
+  std::ranges::transform(sheet.normals("weights", layout.local.size()),
                          m.weights.flat.master.data<float>(), [](float x) { return 0.3f * x; });
   m.weights.refresh(m.ctx);
   const Random random(sheet.seed(), "text");
@@ -202,9 +202,9 @@ void run_model(Sheet& sheet, const Case& c) {
     backward(m, layout, m.acts, m.dacts, part.tokens);
     m.grads.end();
   }
-  const Flat grads = layout.shard.own(m.grads.finish(m.ctx).tensor);
-  for (int64_t s = 0; s < layout.shard.sections(); ++s)
-    sheet.bits(fmt::format("gradients/all: section {}", s), layout.shard.section_of(grads, s));
+  const Flat grads = layout.local.own(m.grads.finish(m.ctx).tensor);
+  for (int64_t s = 0; s < layout.local.sections(); ++s)
+    sheet.bits(fmt::format("gradients/all: section {}", s), layout.local.section_of(grads, s));
 
   sheet.without_idea("kept", kept(options_of(sheet, c, false)));
   sheet.count("kept", m.arena.peak()[Mem::Activation]);
