@@ -86,7 +86,8 @@ struct Declaration {
   List<Axis, 32> axes;  ///< those of one letter first: the others follow from them
   List<Number, 3> numbers;
   List<Divisor, 2> divisors;
-  size_t leader = 0;  ///< the operand that has the dtype of activations
+  bool has_least = false;  ///< an extent must be at least another
+  size_t leader = 0;       ///< the operand that has the dtype of activations
 };
 
 /// Reads one declaration. What it does not understand does not compile.
@@ -149,7 +150,10 @@ class Parser {
       expect(")*");
       e.times = letter();
     }
-    if (take(">=")) e.least = letter();
+    if (take(">=")) {
+      e.least = letter();
+      all_.has_least = true;
+    }
     return e;
   }
 

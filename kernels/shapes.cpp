@@ -29,7 +29,6 @@ class Binding {
  public:
   Binding(const Declaration& declaration, const Arguments& given)
       : all_(declaration), given_(given) {
-    values_.fill(kUnbound);
     values_[kOne] = 1;
     values_[1] = kLimbs;
   }
@@ -58,28 +57,24 @@ class Binding {
       if (!(e.is_letter() ? bind(e.a.letter, n, axis.operand) : solve(e, n, axis.operand)))
         refuse_shape(i);
     }
-    for (const Axis& axis : all_.axes)
-      if (axis.extent.least != kNone && value(axis.extent.a.letter) < value(axis.extent.least) &&
-          tensor(static_cast<size_t>(axis.operand)))
-        refuse_shape(static_cast<size_t>(axis.operand));
+    if (all_.has_least) check_least();
     check_numbers();
     for (const Divisor& divisor : all_.divisors) check_divisor(divisor);
     return extents();
   }
 
  private:
-  static constexpr int64_t kUnbound = -1;
   static constexpr int kNobody = -1;
 
   const Tensor& tensor(size_t i) const { return *given_.tensors[i]; }
   const Operand& operand(size_t i) const { return all_.operands.items[i]; }
   int64_t& value(Letter letter) { return values_[static_cast<size_t>(letter)]; }
+  bool is_bound(Letter letter) const { return bound_ >> letter & 1; }
 
   Extents extents() const {
-    std::array<int64_t, kLetterCount - kFirstLetter> bound{};
-    for (size_t i = 0; i < bound.size(); ++i)
-      bound[i] = std::max<int64_t>(values_[i + kFirstLetter], 0);
-    return std::bit_cast<Extents>(bound);
+    std::array<int64_t, kLetterCount - kFirstLetter> letters;
+    std::copy_n(values_.begin() + kFirstLetter, letters.size(), letters.begin());
+    return std::bit_cast<Extents>(letters);
   }
 
   /// Two FP8 factors do not tell which narrow dtype activations have.
@@ -137,9 +132,9 @@ class Binding {
   }
 
   bool bind(Letter letter, int64_t extent, int from) {
-    int64_t& bound = value(letter);
-    if (bound != kUnbound) return bound == extent;
-    bound = extent;
+    if (is_bound(letter)) return value(letter) == extent;
+    bound_ |= 1U << letter;
+    value(letter) = extent;
     owners_[static_cast<size_t>(letter)] = static_cast<int8_t>(from);
     return true;
   }
@@ -147,7 +142,7 @@ class Binding {
   /// (a + b) times = extent, of which at most one letter is unknown.
   bool solve(const Extent& e, int64_t extent, int from) {
     const int64_t times = value(e.times), b = e.b.count == 0 ? 0 : value(e.b.letter);
-    if (times == kUnbound) {
+    if (!is_bound(e.times)) {
       const int64_t sum = e.a.count * value(e.a.letter) + e.b.count * b;
       return sum > 0 && extent % sum == 0 && bind(e.times, extent / sum, from);
     }
@@ -156,7 +151,15 @@ class Binding {
       const int64_t n = extent / times - known.count * (known.count == 0 ? 0 : value(known.letter));
       return n >= 0 && n % unknown.count == 0 && bind(unknown.letter, n / unknown.count, from);
     };
-    return b == kUnbound ? rest(e.a, e.b) : rest(e.b, e.a);
+    return is_bound(e.b.letter) ? rest(e.b, e.a) : rest(e.a, e.b);
+  }
+
+  void check_least() {
+    for (const Axis& axis : all_.axes) {
+      const auto i = static_cast<size_t>(axis.operand);
+      const Extent& e = axis.extent;
+      if (e.least != kNone && tensor(i) && value(e.a.letter) < value(e.least)) refuse_shape(i);
+    }
   }
 
   void check_numbers() {
@@ -198,7 +201,7 @@ class Binding {
       const auto* found = std::ranges::find(kLetters, text.substr(at, end - at));
       if (found != std::end(kLetters)) {
         const auto letter = static_cast<Letter>(found - kLetters);
-        if (letter >= kFirstLetter && value(letter) != kUnbound &&
+        if (letter >= kFirstLetter && is_bound(letter) &&
             (owners_[static_cast<size_t>(letter)] != self || self == kNobody))
           add(bound_text(letter));
       }
@@ -238,7 +241,8 @@ class Binding {
 
   const Declaration& all_;
   const Arguments& given_;
-  std::array<int64_t, kLetterCount> values_;
+  std::array<int64_t, kLetterCount> values_{};
+  uint32_t bound_ = (1U << kFirstLetter) - 1;  ///< a bit for each letter that has a value
   std::array<int8_t, kLetterCount> owners_;
   Shape leading_;
   int leading_of_ = kNobody;

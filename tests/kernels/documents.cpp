@@ -181,7 +181,7 @@ TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
   expect_refused("attention_piece_forward takes whole rows",
                  [&] { k.attention_piece_forward(documents, {}, {}, {}, {}, {}, {}); });
   documents.token_chunks = kTokenChunks / 2;
-  expect_refused("documents where ranks split a sequence",
+  expect_refused("documents where ranks share a sequence",
                  [&] { k.bias_backward(documents, db, dout, Into::Write); });
 }
 
