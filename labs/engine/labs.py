@@ -39,6 +39,7 @@ class Mutant:
     symptom: str
     changes: list  # of {"find", "put"}
     breaks: list  # sentences of the handout, quoted (musts.py)
+    also: list  # gates behind the first that it loses points at, too
 
 
 class Lab:
@@ -70,7 +71,7 @@ class Lab:
         found = []
         for path in sorted((self.folder / "mutants").glob("*.toml")):
             data = tomllib.loads(path.read_text(encoding="utf-8"))
-            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", [])))
+            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", []), data.get("also", [])))
         return found
 
 

@@ -1,9 +1,10 @@
 """What a handout says must hold, and the mutants that break it.
 
 They are the sentences in the last column of the tables of "What to write", but those in parentheses,
-which only help; and the rows of "What is counted". A mutant that fails at a gate breaks what the row of this gate says. Which sentence of "What to
-write" it breaks the mutant says itself: `breaks` in its file quotes the sentence, or as much of it as
-stands in no other.
+which only help; and the rows of "What is counted". A mutant that fails at a gate breaks what the row of this gate says, and so does
+one whose `also` names the gate: it fails at another one first. Which sentence of "What to write" it
+breaks the mutant says itself: `breaks` in its file quotes the sentence, or as much of it as stands in
+no other.
 """
 
 import re
@@ -53,7 +54,7 @@ def musts(lab):
     traces = [gate.name for gate in lab.gates if gate.kind == "trace"]  # of the program: all that is broken shows there
     for name, _, sentence in rows(section(text, "What is counted"), "what must hold"):
         if name not in traces:
-            found.append(Must(sentence, name, [mutant for mutant in lab.mutants() if mutant.gate == name]))
+            found.append(Must(sentence, name, [mutant for mutant in lab.mutants() if name in (mutant.gate, *mutant.also)]))
     return found
 
 

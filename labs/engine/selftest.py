@@ -100,6 +100,9 @@ def faults_of_mutant(lab, build, mutant, texts):
         lost = sum(result.gate.points - result.points for result in results)
         if lost < LEAST_LOST:
             yield f"mutant {mutant.name}, seed {seed}, loses {lost:g} points; a missing part must lose {LEAST_LOST}"
+        for result in results:
+            if result.gate.name in mutant.also and result.gate.points - result.points < LEAST_LOST:
+                yield f"mutant {mutant.name}, seed {seed}, loses less than {LEAST_LOST} points at {result.gate.name}"
 
 
 def main(folder, number, *flags):
