@@ -7,13 +7,10 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
-#include "common/run/start.h"
 #include "common/run/validation.h"
-#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
@@ -184,14 +181,14 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   return v.mean();
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
-    log.begin_step();
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
     const StepRecord record = train_step(o, layout, m, text, step);
-    log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
-    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+    run.end_step(record);
+    if (run.tracing()) run.log.trace(record, param_hash(m.ctx, m.params, layout.params));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
   }
 }
 
@@ -218,10 +215,10 @@ void run(const Options& o) {
   if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout};
-  RunLog log(o.run, plan, m.arena, m.ctx);
-  train(o, layout, m, text, log);
-  log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+  Run run(o.run, plan, m.arena, m.ctx);
+  train(o, layout, m, text, run);
+  run.finish(validate(layout, m, text));
+  if (o.run.sample > 0) run.log.sample(sample(o, layout, m));
 }
 
 }  // namespace

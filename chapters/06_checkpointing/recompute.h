@@ -205,7 +205,7 @@ struct StepFlops {
 /// Reports the operations of the last step's products, and those of recomputation among them: 0 if
 /// there was no step.
 /// @param predicted what recomputation should take
-inline void report_recompute(RunLog& log, const StepFlops& flops, int64_t predicted) {
+inline void report_recompute(Log& log, const StepFlops& flops, int64_t predicted) {
   if (log.steps() == 0) predicted = 0;
   log.extra()["recompute"] = {
       {"flops", flops.all}, {"flops_twice", {{"predicted", predicted}, {"measured", flops.twice}}}};

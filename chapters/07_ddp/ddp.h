@@ -177,7 +177,7 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
 /// none. Of a step that skipped its update nothing is predicted: it does not send weights, which
 /// chapters from 08 on do.
-inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
+inline void report_traffic(Log& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();
   log.traffic(predicted, comm_stream.sent());

@@ -17,12 +17,9 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
-#include "common/run/start.h"
 #include "common/run/validation.h"
-#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
@@ -248,8 +245,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
-StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
-                      RunLog& log, int64_t step) {
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text, Log& log,
+                      int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
   m.comm_stream.begin_step();
@@ -305,15 +302,15 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   return v.mean();
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
-    log.begin_step();
-    const StepRecord record = train_step(o, layout, m, text, log, step);
-    log.end_step(record);
-    if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
-    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    run.end_step(record);
+    if (run.tracing())
+      run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
   }
 }
 
@@ -329,15 +326,16 @@ void run(Options o, Comm& comm) {
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
-  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
-  train(o, layout, m, text, log);
-  m.scaler.report(log.extra());
-  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
+  Run run(o.run, plan, m.arena, m.ctx, &comm);
+  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  train(o, layout, m, text, run);
+  m.scaler.report(run.log.extra());
+  report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_traffic(
-      log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
+      run.log,
+      zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
       m.comm_stream);
-  log.finish(validate(layout, m, text));
+  run.finish(validate(layout, m, text));
 }
 
 }  // namespace

@@ -145,9 +145,9 @@ class TensorParallel {
   }
 
   /// Counts in the report what these ranks exchange.
-  void show(RunLog& log) const { log.count(*group_); }
+  void show(Log& log) const { log.count(*group_); }
   /// Bytes of activations and their gradients that this rank sent in the last step.
-  int64_t sent(const RunLog& log) const { return log.sent_in_step(*group_); }
+  int64_t sent(const Log& log) const { return log.sent_in_step(*group_); }
 
  private:
   static Range own_rows(const ParamLayout& params) {

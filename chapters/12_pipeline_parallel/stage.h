@@ -136,16 +136,16 @@ class Stage {
 
   /// Reports on rank 0 what the stage did in the last step of `pipeline`, and its bubble. All
   /// stages call it.
-  void report(RunLog& log, const Pipeline& pipeline) const {
+  void report(Log& log, const Pipeline& pipeline) const {
     report_pipeline(log, stages_, pipeline, times, most_);
   }
   /// Counts in the report what it sends.
-  void show(RunLog& log) const {
+  void show(Log& log) const {
     log.count(activations.group());
     log.count(gradients.group());
   }
   /// Bytes that this rank sent in the last step.
-  int64_t sent(const RunLog& log) const {
+  int64_t sent(const Log& log) const {
     return log.sent_in_step(activations.group()) + log.sent_in_step(gradients.group());
   }
 

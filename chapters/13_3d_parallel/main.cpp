@@ -23,12 +23,9 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
-#include "common/run/start.h"
 #include "common/run/validation.h"
-#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
@@ -290,8 +287,8 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
-StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
-                      RunLog& log, int64_t step) {
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text, Log& log,
+                      int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at[Axis::Data] * layout.share;
   const Tensor own_losses = m.losses.slice(first, layout.share);
   m.flops = {};
@@ -361,15 +358,15 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   return v.mean();
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
-    log.begin_step();
-    const StepRecord record = train_step(o, layout, m, text, log, step);
-    log.end_step(record);
-    if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
-    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    run.end_step(record);
+    if (run.tracing())
+      run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
   }
 }
 
@@ -400,22 +397,22 @@ void run(Options o, Comm& comm) {
   const MeshPlan plan = plan_of_mesh(o);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
-  RunLog log(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
-  log.note(plan_text(plan, o.mesh.times()));
-  for (const Axis axis : kAxes) log.count(m.mesh[axis]);  // their messages, in the report
-  m.tp.show(log);
-  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
-  m.stage.show(log);
-  train(o, layout, m, text, log);
-  m.scaler.report(log.extra());
-  report_recompute(log, m.flops,
+  Run run(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
+  run.log.note(plan_text(plan, o.mesh.times()));
+  for (const Axis axis : kAxes) run.log.count(m.mesh[axis]);  // their messages, in the report
+  m.tp.show(run.log);
+  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  m.stage.show(run.log);
+  train(o, layout, m, text, run);
+  m.scaler.report(run.log.extra());
+  report_recompute(run.log, m.flops,
                    layout.stage.extra_flops(layout.recompute, layout.share) / layout.tp);
-  const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(log)},
+  const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(run.log)},
                             {Axis::Data, m.comm_stream.sent()},
-                            {Axis::Pipeline, m.stage.sent(log)}};
-  report_axes(log, comm, plan.of(comm.rank()).sent, sent);
-  m.stage.report(log, layout.pipeline);
-  log.finish(validate(layout, m, text));
+                            {Axis::Pipeline, m.stage.sent(run.log)}};
+  report_axes(run.log, comm, plan.of(comm.rank()).sent, sent);
+  m.stage.report(run.log, layout.pipeline);
+  run.finish(validate(layout, m, text));
 }
 
 }  // namespace

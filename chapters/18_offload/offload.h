@@ -112,7 +112,7 @@ class OffloadedStates {
 };
 
 /// Reports what the last step moved; 0 if there was no step.
-inline void report_offload(RunLog& log, const OffloadedStates& states, const OffloadFile& inputs,
+inline void report_offload(Log& log, const OffloadedStates& states, const OffloadFile& inputs,
                            int64_t predicted_inputs) {
   const bool none = log.steps() == 0;
   log.extra()["offload"] = {

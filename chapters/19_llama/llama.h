@@ -145,7 +145,7 @@ inline int64_t count_flops(const GptConfig& config, int64_t batch) {
 /// Reports what the parts change, predicted and counted.
 /// @param weights parameters of the layout
 /// @param flops   of the last step, without what was computed twice
-inline void report_block(RunLog& log, const GptConfig& config, int64_t batch, int64_t weights,
+inline void report_block(Log& log, const GptConfig& config, int64_t batch, int64_t weights,
                          const Activations& acts, int64_t flops) {
   int64_t keys_and_values = 0;
   for (const BlockActs& block : acts.blocks)

@@ -206,10 +206,10 @@ class SharedAttention {
   virtual void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) = 0;
 
   /// Counts its messages in the report, and gives its thread a row in the timeline.
-  virtual void show(RunLog& log) = 0;
+  virtual void show(Log& log) = 0;
   virtual ContextTraffic traffic() const = 0;
   /// Bytes that this rank sent in the last step.
-  virtual int64_t sent(const RunLog& log) const = 0;
+  virtual int64_t sent(const Log& log) const = 0;
 
   /// How many pairs of a query and a key, over all heads, since this was last set to 0.
   int64_t pairs = 0;

@@ -124,14 +124,14 @@ class ContextParallel {
   void begin_step() {
     if (attention_) attention_->pairs = 0;
   }
-  void show(RunLog& log) const {
+  void show(Log& log) const {
     if (attention_) attention_->show(log);
   }
   /// Reports on the last step (0 if there was none): the bytes that this rank sent for attention;
   /// and for each rank the pairs of a query and a key over all heads, in forward and in backward.
   /// @param sequences of a step on this rank
   /// @param again     layers whose attention is computed again, in addition to `layers`
-  void report(RunLog& log, int64_t sequences, int64_t layers, int64_t again) const {
+  void report(Log& log, int64_t sequences, int64_t layers, int64_t again) const {
     if (!attention_) return;
     if (log.steps() == 0) sequences = 0;
     const ContextTraffic each = attention_->traffic();

@@ -70,10 +70,10 @@ class GatherAttention : public PieceAttention {
     }
   }
 
-  void show(RunLog& log) override {
+  void show(Log& log) override {
     for (const auto& group : groups_) log.count(*group);
   }
-  int64_t sent(const RunLog& log) const override {
+  int64_t sent(const Log& log) const override {
     return log.sent_in_step(*groups_[0]) + log.sent_in_step(*groups_[1]);
   }
 

@@ -111,8 +111,8 @@ class RingAttention : public PieceAttention {
     put_keys(ctx, d.dqkv, gradients_[dkv.total()]);
   }
 
-  void show(RunLog& log) override { stream_.show(log); }
-  int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
+  void show(Log& log) override { stream_.show(log); }
+  int64_t sent(const Log& log) const override { return log.sent_in_step(stream_.group()); }
 
   /// How many buffers a rank needs at most, for the terms that wait and for the next one. The first
   /// function is for a tree of 2 cp runs, the second for a tree of cp ranks.

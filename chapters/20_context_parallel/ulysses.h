@@ -71,8 +71,8 @@ class UlyssesAttention : public SharedAttention {
     to_tokens(ctx, d.dqkv, dqkv_);
   }
 
-  void show(RunLog& log) override { log.count(*group_); }
-  int64_t sent(const RunLog& log) const override { return log.sent_in_step(*group_); }
+  void show(Log& log) override { log.count(*group_); }
+  int64_t sent(const Log& log) const override { return log.sent_in_step(*group_); }
 
  private:
   int64_t local_heads() const { return s.NH / s.own.cp; }

@@ -127,7 +127,7 @@ class Balance {
   }
 
   /// Of each step the means over blocks, and the load of each expert.
-  void report(RunLog& log, int64_t weights) const {
+  void report(Log& log, int64_t weights) const {
     if (config_.experts.count == 0) return;
     nlohmann::json steps;
     for (const Measured& sum : measured_) {

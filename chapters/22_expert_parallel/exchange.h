@@ -117,11 +117,11 @@ class Exchange {
   }
 
   void begin_step() { count_ = {}; }
-  void show(RunLog& log) const { log.count(*group_); }
+  void show(Log& log) const { log.count(*group_); }
   /// Of the last step: bytes that this rank has sent to the others of its group, and rows, for each
   /// rank. The predicted bytes are those of the rows that were counted: before tokens have chosen
   /// nobody knows how many there will be.
-  void report(RunLog& log, Comm& world) const {
+  void report(Log& log, Comm& world) const {
     if (s.own.E == 0 || log.steps() == 0) return;
     const auto gathered = [&](int64_t own) {
       std::vector<int64_t> all(static_cast<size_t>(world.size()));

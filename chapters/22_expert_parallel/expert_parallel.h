@@ -130,11 +130,11 @@ class ExpertStreams {
   void begin_step() {
     for (CommStream* stream : {&all_, &copies_}) stream->begin_step();
   }
-  void show(RunLog& log) {
+  void show(Log& log) {
     for (CommStream* stream : {&all_, &copies_}) stream->show(log);
   }
 
-  void report(RunLog& log, const DdpOptions& options, const PrecisionOptions& precision,
+  void report(Log& log, const DdpOptions& options, const PrecisionOptions& precision,
               int64_t GA) const {
     std::optional<int64_t> predicted = zero2_traffic(layout_, options, precision, GA);
     if (log.last_step_skipped()) predicted.reset();

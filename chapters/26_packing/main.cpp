@@ -15,12 +15,9 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
-#include "common/run/start.h"
-#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
@@ -213,8 +210,8 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
 }
 
 /// One batch: loss, gradients, update.
-StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedText& text,
-                      RunLog& log, int64_t step) {
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedText& text, Log& log,
+                      int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
   text.draw(m.batch, m.place, o.run.seed, step);
@@ -271,14 +268,14 @@ float validate(const Layout& layout, Memory& m, const PackedText& text) {
   return v.mean();
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, PackedText& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
-    log.begin_step();
-    const StepRecord record = train_step(o, layout, m, text, log, step);
-    log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
-    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+void train(const Options& o, const Layout& layout, Memory& m, PackedText& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    run.end_step(record);
+    if (run.tracing()) run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
   }
 }
 
@@ -306,14 +303,15 @@ void run(const Options& o) {
   if (o.run.plan_only) return show_policies(o.run, plan, layout.recompute, o.precision.plan());
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout};
-  RunLog log(o.run, plan, m.arena, m.ctx);
-  log.count_targets_with(text.targets());  // for bits per byte: documents need a count of their own
-  train(o, layout, m, text, log);
-  m.scaler.report(log.extra());
-  report_packing(log, m.packed, layout.gpt.seq_len);
-  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, m.last.rows));
-  log.finish(validate(layout, m, text));
-  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+  Run run(o.run, plan, m.arena, m.ctx);
+  run.log.count_targets_with(
+      text.targets());  // for bits per byte: documents need a count of their own
+  train(o, layout, m, text, run);
+  m.scaler.report(run.log.extra());
+  report_packing(run.log, m.packed, layout.gpt.seq_len);
+  report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, m.last.rows));
+  run.finish(validate(layout, m, text));
+  if (o.run.sample > 0) run.log.sample(sample(o, layout, m));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class PackedText {
 
   /// For bits per byte, which documents need their own count for: counts targets and their bytes on
   /// rank 0, in the last step (of all ranks) and in a validation. Without --documents it is empty,
-  /// and RunLog counts.
+  /// and Log counts.
   LossTargets targets() const {
     if (text_) return {};
     return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },
@@ -131,7 +131,7 @@ class BundleValidation {
 
 /// Prints what packing has done in all steps of this run, and puts it into --report.
 /// @param T tokens of a row
-inline void report_packing(RunLog& log, const PackCounts& all, int64_t T) {
+inline void report_packing(Log& log, const PackCounts& all, int64_t T) {
   if (all.pieces == 0) return;
   const int64_t pairs = all.rows * (T * (T + 1) / 2);
   const auto share = [](int64_t part, int64_t of) {

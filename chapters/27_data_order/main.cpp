@@ -17,11 +17,8 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
-#include "common/run/start.h"
-#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
@@ -247,7 +244,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
 
 /// One batch: loss, gradients of this rank's share, their sum over ranks, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, OrderedText& text,
-                      RunLog& log, int64_t step) {
+                      Log& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
   m.comm_stream.begin_step();
@@ -307,15 +304,15 @@ float validate(const Layout& layout, Memory& m, const OrderedText& text) {
   return v.mean();
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, OrderedText& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
-    log.begin_step();
-    const StepRecord record = train_step(o, layout, m, text, log, step);
-    if (!text.more()) log.end_after(step);  // --epochs: fewer rows are left than a step has
-    log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
-    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+void train(const Options& o, const Layout& layout, Memory& m, OrderedText& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    if (!text.more()) run.end_after(step);  // --epochs: fewer rows are left than a step has
+    run.end_step(record);
+    if (run.tracing()) run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
   }
 }
 
@@ -333,16 +330,16 @@ void run(Options o, Comm& comm) {
   OrderedText text(o.run, layout.gpt, o.packing, o.sources, {first, first + layout.share},
                    layout.batch);
   Memory m{o, layout, comm};
-  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  log.count_targets_with(text.targets());
-  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
-  train(o, layout, m, text, log);
-  m.scaler.report(log.extra());
-  text.report(log, m.place);
-  report_packing(log, sum_over(comm, m.packed), layout.gpt.seq_len);
-  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, m.last.rows));
-  report_traffic(log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
-  log.finish(validate(layout, m, text));
+  Run run(o.run, plan, m.arena, m.ctx, &comm);
+  run.log.count_targets_with(text.targets());
+  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  train(o, layout, m, text, run);
+  m.scaler.report(run.log.extra());
+  text.report(run.log, m.place);
+  report_packing(run.log, sum_over(comm, m.packed), layout.gpt.seq_len);
+  report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, m.last.rows));
+  report_traffic(run.log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
+  run.finish(validate(layout, m, text));
 }
 
 }  // namespace

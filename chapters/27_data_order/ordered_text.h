@@ -66,7 +66,7 @@ class OrderedText {
   }
 
   /// Prints what was read of each source, and puts it into --report.
-  void report(RunLog& log, const OrderPlace& place) const {
+  void report(Log& log, const OrderPlace& place) const {
     for (size_t s = 0; s < place.targets.size(); ++s) {
       const SourceFiles& source = sources_.sources[s];
       const int64_t documents = order_->sources()[s].documents(), count = place.counts_at_end[s];

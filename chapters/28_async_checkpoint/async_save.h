@@ -24,8 +24,8 @@
 #include "common/error.h"
 #include "common/hf/json.h"
 #include "common/run/command_line.h"
-#include "common/run/log.h"
 #include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/save/checkpoint.h"
 #include "kernels/arena.h"
 #include "kernels/transfer.h"
@@ -181,20 +181,20 @@ struct PendingSave {
 class AsyncSave {
  public:
   /// @throws UserError on rank 0 if a rank does not see the directory of --save
-  AsyncSave(RunLog& log, const Staging& staging) : log_(log), staging_(staging) {
-    log.record_beside(beside_, spans_);
+  AsyncSave(Run& run, const Staging& staging) : run_(run), staging_(staging) {
+    run.log.record_beside(beside_, spans_);
     if (staging_) check_shared();
   }
 
   /// Copies the state after `steps` steps, and lets a thread write the copy. If the previous save
   /// is not done, it first waits for that one, and says how long.
   void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
-    if (!staging_) return log_.save(state, steps);
+    if (!staging_) return run_.saver.save(state, steps);
     if (save_) {
       const int64_t begin = now_ns(), before = save_->steps;
       finish_now();
-      log_.note(fmt::format("step {}: waited {:.2f} s for the save of step {}", steps - 1,
-                            static_cast<double>(now_ns() - begin) * 1e-9, before - 1));
+      run_.log.note(fmt::format("step {}: waited {:.2f} s for the save of step {}", steps - 1,
+                                static_cast<double>(now_ns() - begin) * 1e-9, before - 1));
     }
     const int64_t begin = now_ns();
     begin_save(state, steps);
@@ -210,45 +210,45 @@ class AsyncSave {
   /// and that ends all ranks. After the last step there is no vote: it waits for the threads.
   void end_step(int64_t step) {
     if (!save_) return;
-    if (log_.is_last(step)) return finish_now();
+    if (run_.is_last(step)) return finish_now();
     enum : uint8_t { kDone, kBusy, kFailed };
     uint8_t own = kBusy;
     if (thread_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
       own = save_->error.empty() ? kDone : kFailed;
-    if (log_.most(own) == kBusy) return;
+    if (run_.most(own) == kBusy) return;
     is_written_ ? close_save() : agree();
   }
 
  private:
   void check_shared() const {
-    if (!log_.control()) return;
+    if (!run_.control()) return;
     std::optional<Generation> probe;
-    if (SaveDirectory* const home = log_.save_directory()) probe.emplace(*home, 0);
-    const std::filesystem::path own = log_.options().save;
-    const std::filesystem::path there = own / name_on_all(probe, log_.control());
+    if (SaveDirectory* const home = run_.saver.directory()) probe.emplace(*home, 0);
+    const std::filesystem::path own = run_.options().save;
+    const std::filesystem::path there = own / name_on_all(probe, run_.control());
     const bool sees = ::access(there.c_str(), W_OK | X_OK) == 0;
-    const auto votes = gather_text(*log_.control(), sees ? "" : log_.options().save);
+    const auto votes = gather_text(*run_.control(), sees ? "" : run_.options().save);
     for (size_t rank = 0; rank < votes.size(); ++rank)
       if (!votes[rank].empty())
         throw UserError(
             "--save {}: rank {} does not see in {} what rank 0 has written there; legal with "
             "--async is a directory that all ranks share",
-            log_.options().save, rank, votes[rank]);
+            run_.options().save, rank, votes[rank]);
   }
   /// All that must be known before the copy. Rank 0 creates the generation.
   void begin_save(const TrainingState& state, int64_t steps) {
     save_ = std::make_unique<PendingSave>(state, steps);
     is_written_ = false;
-    if (SaveDirectory* const home = log_.save_directory()) {
+    if (SaveDirectory* const home = run_.saver.directory()) {
       try {
         save_->generation.emplace(*home, steps);
       } catch (const UserError& e) {
         throw NotWritten(0, e.what());
       }
-      save_->small.emplace(log_.all_of(state), steps);
+      save_->small.emplace(run_.saver.all_of(state), steps);
     }
     save_->path =
-        log_.options().save / std::filesystem::path(name_on_all(save_->generation, log_.control()));
+        run_.options().save / std::filesystem::path(name_on_all(save_->generation, run_.control()));
   }
   /// Lets a thread do the next part of the save.
   template <class Part>
@@ -274,7 +274,7 @@ class AsyncSave {
   void agree() {
     const int64_t begin = now_ns();
     join();
-    save_->agree(log_.control());
+    save_->agree(run_.control());
     check();
     is_written_ = true;
     save_->wait_ns += now_ns() - begin;
@@ -287,13 +287,13 @@ class AsyncSave {
     check();
     save_->wait_ns += now_ns() - begin;
     const auto ms = [](int64_t ns) { return 1e-6 * static_cast<double>(ns); };
-    log_.saved(save_->steps, save_->why_not,
-               {{"wait_ms", ms(save_->wait_ns)},
-                {"copy_ms", ms(save_->copy_ns)},
-                {"write_ms", ms(save_->write_ns)},
-                {"sync_ms", ms(save_->sync_ns)},
-                {"writes", save_->writes},
-                {"bytes", save_->bytes}});
+    run_.saver.saved(save_->steps, save_->why_not,
+                     {{"wait_ms", ms(save_->wait_ns)},
+                      {"copy_ms", ms(save_->copy_ns)},
+                      {"write_ms", ms(save_->write_ns)},
+                      {"sync_ms", ms(save_->sync_ns)},
+                      {"writes", save_->writes},
+                      {"bytes", save_->bytes}});
     save_.reset();
   }
   /// Does what is left of the save without votes, and waits for it.
@@ -302,7 +302,7 @@ class AsyncSave {
     close_save();
   }
 
-  RunLog& log_;
+  Run& run_;
   const Staging& staging_;
   Ctx beside_;  ///< gives the thread a row in the timeline
   std::vector<Event> spans_;

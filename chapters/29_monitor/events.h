@@ -87,7 +87,7 @@ class Events {
   /// @param plan chapter, model, layout
   /// @throws UserError if the directory has files of another run, or another run writes there
   Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan, const Text& text,
-         const Arena& arena, const Ctx& ctx, RunLog& log, const Comm& comm)
+         const Arena& arena, const Ctx& ctx, Log& log, const Comm& comm)
       : options_(options),
         plan_(plan),
         arena_(arena),
@@ -232,7 +232,7 @@ class Events {
   EventOptions options_;
   RunPlan plan_;
   const Arena& arena_;
-  RunLog& log_;
+  Log& log_;
   EventFiles curves_, machine_;
   Descriptor lock_;        ///< held as long as this lives
   TargetCount validated_;  ///< what a validation loss is a mean over

@@ -21,10 +21,8 @@
 #include "common/model/init.h"
 #include "common/model/measure.h"
 #include "common/run/backend.h"
-#include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/run_main.h"
-#include "common/run/start.h"
 #include "common/run/validation.h"
 #include "common/save/checkpoint.h"
 
@@ -267,8 +265,8 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
-StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
-                      RunLog& log, int64_t step) {
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text, Log& log,
+                      int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
   const Tensor own_losses = m.losses.slice(first, layout.share);
   m.flops = {};
@@ -334,7 +332,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
 }
 
 /// Logs the alarms of a step. Returns the one after which the run goes back, if there is one.
-std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& record) {
+std::optional<Alarm> tell_alarms(Memory& m, Log& log, const StepRecord& record) {
   std::optional<Alarm> cause;
   for (const Alarm& alarm : m.detectors.look(record, m.watch)) {
     log.note(fmt::format("step {}: alarm: {}, {}", record.step, alarm.kind, alarm.why));
@@ -347,38 +345,38 @@ std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& recor
 
 /// Loads the checkpoint in --save, and skips the batches around the one that step `step` took.
 /// Returns the next step to take. If going back has not helped, the run ends.
-int64_t go_back(const Options& o, const Layout& layout, Memory& m, RunLog& log, int64_t step,
+int64_t go_back(const Options& o, const Layout& layout, Memory& m, Run& run, int64_t step,
                 const Alarm& alarm) {
   const int64_t batch = m.batches.advance_to(step);
   const int64_t to = Manifest::find(o.run.save).value().steps();
-  if (!m.rewinds.count(to)) return m.rewinds.give_up(log, step, alarm.kind + ", " + alarm.why);
+  if (!m.rewinds.count(to)) return m.rewinds.give_up(run, step, alarm.kind + ", " + alarm.why);
   start(o, layout, m, o.run.save);
   const Range range = m.rewinds.around(batch, m.batches.advance_to(to));
   m.batches.skip(range);
-  report_rewind(log, step, alarm.kind, to, range);
+  report_rewind(run.log, step, alarm.kind, to, range);
   return to;
 }
 
-void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log,
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, Run& run,
            Events& events) {
   int64_t step = start(o, layout, m, o.run.load);
   events.begin(step);
   // An alarm may come before the first save is due.
-  if (m.rewinds.on()) log.save(training_state(layout, m), step);
-  while (log.goes_on(step)) {
-    log.begin_step();
-    const StepRecord record = train_step(o, layout, m, text, log, step);
-    log.end_step(record);
-    if (log.tracing())
-      log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
-    events.step(record, m.watch.scalars(), {log.last_ms(), m.flops.all, m.scaler.scale()});
-    if (const std::optional<Alarm> alarm = tell_alarms(m, log, record)) {
-      step = go_back(o, layout, m, log, step, *alarm);
+  if (m.rewinds.on()) run.saver.save(training_state(layout, m), step);
+  while (run.goes_on(step)) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    run.end_step(record);
+    if (run.tracing())
+      run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
+    events.step(record, m.watch.scalars(), {run.log.last_ms(), m.flops.all, m.scaler.scale()});
+    if (const std::optional<Alarm> alarm = tell_alarms(m, run.log, record)) {
+      step = go_back(o, layout, m, run, step, *alarm);
       events.begin(step);
       continue;
     }
-    if (log.eval_due(step)) log.eval(step, events.validation(step, validate(layout, m, text)));
-    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+    if (run.eval_due(step)) run.log.eval(step, events.validation(step, validate(layout, m, text)));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
     ++step;
   }
 }
@@ -395,16 +393,16 @@ void run(Options o, Comm& comm) {
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
-  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  Events events(o.events, o.run, plan, text, m.arena, m.ctx, log, comm);
-  log.count_targets_with(m.batches.targets(text, o.run.seed, layout.batch));
-  m.comm_stream.show(log);  // its bars in the timeline, its messages in the report
-  train(o, layout, m, text, log, events);
-  m.scaler.report(log.extra());
-  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
-  report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
-  m.watch.report(log.extra());
-  log.finish(events.validation(log.last_step(), validate(layout, m, text)));
+  Run run(o.run, plan, m.arena, m.ctx, &comm);
+  Events events(o.events, o.run, plan, text, m.arena, m.ctx, run.log, comm);
+  run.log.count_targets_with(m.batches.targets(text, o.run.seed, layout.batch));
+  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  train(o, layout, m, text, run, events);
+  m.scaler.report(run.log.extra());
+  report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
+  report_traffic(run.log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
+  m.watch.report(run.log.extra());
+  run.finish(events.validation(run.log.last_step(), validate(layout, m, text)));
 }
 
 }  // namespace

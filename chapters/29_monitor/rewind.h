@@ -28,8 +28,8 @@
 #include "common/data/text.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
-#include "common/run/log.h"
 #include "common/run/options.h"
+#include "common/run/run.h"
 #include "common/run/tokenizer.h"
 #include "common/save/manifest.h"
 #include "kernels/tree.h"
@@ -139,12 +139,13 @@ class Rewinds {
     return times_ <= kMost;
   }
   /// The run ends after step `step`, and says why. Returns the step that it does not take.
-  int64_t give_up(RunLog& log, int64_t step, const std::string& why) const {
-    log.not_done("--rewind",
-                 fmt::format("{}; {} times back to step {} did not help; legal is another --lr, or "
-                             "--load of an earlier checkpoint",
-                             why, kMost, last_));
-    log.end_after(step);
+  int64_t give_up(Run& run, int64_t step, const std::string& why) const {
+    run.log.not_done(
+        "--rewind",
+        fmt::format("{}; {} times back to step {} did not help; legal is another --lr, or "
+                    "--load of an earlier checkpoint",
+                    why, kMost, last_));
+    run.end_after(step);
     return step + 1;
   }
 
@@ -158,7 +159,7 @@ class Rewinds {
 
 /// Prints that step `step` was the last before the run went back to step `to`, and puts it into
 /// --report.
-inline void report_rewind(RunLog& log, int64_t step, const std::string& why, int64_t to,
+inline void report_rewind(Log& log, int64_t step, const std::string& why, int64_t to,
                           Range skipped) {
   const std::string skip = fmt::format("{}:{}", skipped.begin, skipped.end);
   log.note(fmt::format("step {}: back to step {}, --skip-batches {}", step, to, skip));

@@ -103,7 +103,7 @@ inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const Dd
 }
 
 /// Reports the bytes that this rank has sent in the last step, by kind of link, and their sum.
-inline void report_links(RunLog& log, std::optional<int64_t> inside, const CommStream& shards,
+inline void report_links(Log& log, std::optional<int64_t> inside, const CommStream& shards,
                          std::optional<int64_t> across, const CommStream& replicas) {
   // log.traffic() overwrites extra["traffic"]. So each link's entry is copied, and the last call
   // writes the sum.

@@ -21,7 +21,7 @@ inline double mean_size(const Ctx& ctx, Tensor x) {
 }
 
 /// Adds one entry to "coordinates" of --report: what forward has left in `acts` after step `step`.
-inline void report_coordinates(RunLog& log, const Ctx& ctx, const Activations& acts, int64_t step) {
+inline void report_coordinates(Log& log, const Ctx& ctx, const Activations& acts, int64_t step) {
   nlohmann::json streams = nlohmann::json::array();
   for (int64_t l = 0; l <= std::ssize(acts.blocks); ++l)
     streams.push_back(mean_size(ctx, acts.stream(l)));

@@ -23,7 +23,7 @@ Pending CommStream::run(Job job) {
   return queue_->run([this, job = std::move(job)] { job(beside_, *reducer_); });
 }
 
-void CommStream::show(RunLog& log) {
+void CommStream::show(Log& log) {
   if (has_thread()) log.record_beside(beside_, events_);
   log.count(*group_);
 }

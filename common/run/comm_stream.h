@@ -49,7 +49,7 @@ class CommStream {
   int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
 
   /// Gives the thread a row in the timeline, and counts in the report what it sends.
-  void show(RunLog& log);
+  void show(Log& log);
 
  private:
   int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }

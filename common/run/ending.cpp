@@ -12,7 +12,7 @@ std::mutex mutex;
 int watchers = 0;  ///< how many StopSignals live
 std::optional<Failure> end_of_run;
 std::atomic<int> received = 0;
-std::atomic<bool> agreed = false;
+std::atomic<int> agreed = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void handle_signals(void (*handler)(int)) {
@@ -47,8 +47,8 @@ int stop_signal() { return received; }
 
 std::string_view signal_name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-void stop() { agreed = true; }
-bool stopping() { return agreed; }
+void stop(int signal) { agreed = signal; }
+int stopped_by() { return agreed; }
 
 void end_with(const Failure& end) {
   const std::scoped_lock lock(mutex);
@@ -63,7 +63,7 @@ std::optional<Failure> ending() {
 void forget_ending() {
   const std::scoped_lock lock(mutex);
   received = 0;
-  agreed = false;
+  agreed = 0;
   end_of_run.reset();
 }
 

@@ -25,10 +25,12 @@ int stop_signal();
 /// "SIGTERM"
 std::string_view signal_name(int signal);
 
-/// All ranks have agreed to take no further step. What would take more time, such as the last
-/// validation, is left out.
-void stop();
-bool stopping();
+/// All ranks have agreed to take no further step, because of this signal. What would take more
+/// time, such as the last validation, is left out.
+void stop(int signal);
+/// That signal; 0 if there is none.
+int stopped_by();
+inline bool stopping() { return stopped_by() != 0; }
 
 /// What run_main prints and returns when its body has returned. If ranks are threads, one of them
 /// calls it.

@@ -6,13 +6,10 @@
 #include <ranges>
 
 #include "common/comm/comm.h"
-#include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/hf/json.h"
 #include "common/printable.h"
-#include "common/run/agreement.h"
-#include "common/save/checkpoint.h"
-#include "common/tokens/tokenizer_files.h"
+#include "common/run/ending.h"
 
 namespace ladder {
 namespace {
@@ -34,7 +31,7 @@ std::string timeline_text(std::span<const nlohmann::json> ranks) {
 
 }  // namespace
 
-RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
+Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
     : options_(options),
       plan_(std::move(plan)),
       arena_(arena),
@@ -44,26 +41,16 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
-  if (comm && comm->size() > 1) control_ = comm->split(0, rank());
   if (!speaks()) return;
-  if (!options_.save.empty()) {
-    save_ = std::make_unique<SaveDirectory>(options_.save, options_.keep);
-    options_.refuse_to_replace();
-  }
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
   if (options_.text_tokenizer) progress_.line(tokens_text(options_));
-  if (!options_.save.empty() || !options_.load.empty()) origin_ = origin_of(options_);
-  if (const std::string changed =
-          options_.load.empty() ? "" : changed_origin(options_.load, origin_);
-      !changed.empty())
-    note(fmt::format("note: {} was written with {}", options_.load, changed));
 }
 
-RunLog::~RunLog() {
+Log::~Log() {
   progress_.end();
   ctx_.events = nullptr;
   // What a run did before it failed may show why it failed.
@@ -71,35 +58,17 @@ RunLog::~RunLog() {
   if (failed && trace_ && !step_ms_.empty()) trace_->keep_partial();
 }
 
-int64_t RunLog::sent_in_step(const Comm& comm) const {
+int64_t Log::sent_in_step(const Comm& comm) const {
   for (const Group& group : groups_)
     if (group.comm == &comm) return group.in_step;
   throw CheckError("a group that nobody counts");
 }
 
-void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
+void Log::record_beside(Ctx& ctx, std::vector<Event>& events) {
   rows_.push_back({fmt::format("rank {}, beside", rank()), &ctx, &events});
 }
 
-bool RunLog::goes_on(int64_t step) {
-  if (!signals_ && !last_) {
-    options_.check_steps_after(step);
-    if (!options_.load.empty())
-      note(step > 0 ? fmt::format("goes on from {}: {} of {} steps are done", options_.load, step,
-                                  options_.steps)
-                    : "begins with the weights of " + options_.load);
-  }
-  const bool more = step < options_.steps && stopped_by_ == 0;
-  if (!signals_) signals_.emplace();
-  if (more) return true;
-  // What follows changes nothing that is saved, so a signal ends it at once.
-  std::fflush(stdout);
-  end_trace();
-  signals_.reset();
-  return false;
-}
-
-void RunLog::begin_step() {
+void Log::begin_step() {
   if (!options_.timeline.empty() && events_.size() < kMaxEvents)
     for (Row& row : rows_) row.ctx->events = row.events;
   ctx_.synchronize();  // work queued by a validation is not part of this step
@@ -107,7 +76,7 @@ void RunLog::begin_step() {
   begin_ns_ = now_ns();
 }
 
-void RunLog::end_step(const StepRecord& record) {
+void Log::end_step(const StepRecord& record) {
   ctx_.synchronize();
   const int64_t end_ns = now_ns();
   for (Group& group : groups_) group.in_step = group.comm->statistics().wire_bytes() - group.before;
@@ -120,7 +89,6 @@ void RunLog::end_step(const StepRecord& record) {
   read_ += last_over_;
   finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
-  agree_to_stop();
 
   const int64_t done = record.step + 1;
   const auto steps_here = static_cast<double>(step_ms_.size());
@@ -133,7 +101,7 @@ void RunLog::end_step(const StepRecord& record) {
 }
 
 // What runs between steps, such as a validation, is not recorded.
-void RunLog::end_events(int64_t step, int64_t end_ns) {
+void Log::end_events(int64_t step, int64_t end_ns) {
   if (!ctx_.events) return;
   for (Row& row : rows_) row.ctx->events = nullptr;
   events_.push_back({"step", begin_ns_, end_ns});
@@ -142,25 +110,19 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
-void RunLog::give_up(const char* flag, const UserError& e) {
+void Log::warn(const std::string& line) {
+  progress_.end();
+  tell(line);
+}
+
+void Log::give_up(const char* flag, const UserError& e) {
   tell(fmt::format("warning: {}; the run goes on without it", e.what()));
   not_done_.emplace(flag, e.what());
 }
 
-uint8_t RunLog::most(uint8_t own) {
-  // A byte, because no planted fault is meant for bytes (faulty_comm.h).
-  if (control_) control_->all_reduce({.ptr = &own, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
-  return own;
-}
-
-void RunLog::agree_to_stop() {
-  stopped_by_ = most(static_cast<uint8_t>(stop_signal()));
-  if (stopped_by_ != 0) stop();
-}
-
 // Writes a line at a time, for programs that follow the file. If it fails, the run need not be
 // lost.
-void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
+void Log::trace(const StepRecord& record, uint64_t param_hash) {
   if (!trace_) return;
   try {
     trace_->write(trace_line(record, param_hash));
@@ -172,7 +134,7 @@ void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
   }
 }
 
-void RunLog::end_trace() {
+void Log::end_trace() {
   if (!trace_) return;
   try {
     trace_->commit();
@@ -183,11 +145,7 @@ void RunLog::end_trace() {
   trace_.reset();
 }
 
-bool RunLog::eval_due(int64_t step) const {
-  return options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !is_last(step);
-}
-
-void RunLog::eval(int64_t step, double val_loss) {
+void Log::eval(int64_t step, double val_loss) {
   if (!speaks()) return;
   const double bits = bits_per_byte(val_loss, val_targets());
   evals_.push_back({{"step", step},
@@ -200,79 +158,34 @@ void RunLog::eval(int64_t step, double val_loss) {
 }
 
 // Not before the first step: until then a chapter may say what counts.
-const LossTargets& RunLog::targets() {
+const LossTargets& Log::targets() {
   if (!targets_.of_step) targets_ = targets_of(options_, plan_.gpt);
   return targets_;
 }
 
-TargetCount RunLog::val_targets() {
+TargetCount Log::val_targets() {
   if (!val_over_) val_over_ = targets().of_validation();
   return *val_over_;
 }
 
-void RunLog::skipped(int64_t step, std::string_view why) {
+void Log::skipped(int64_t step, std::string_view why) {
   skipped_.push_back({{"step", step}, {"why", why}});
   note(fmt::format("step {}: skipped, {}", step, why));
 }
 
-bool RunLog::save_due(int64_t step) {
-  if (options_.save.empty()) return false;
-  const int64_t every = options_.save_every;
-  if (!is_last(step) && (every == 0 || (step + 1) % every != 0)) return false;
-  // Such weights are worth less than those in the directory. A norm that is not finite says less:
-  // the step is then skipped, and leaves good weights.
-  if (!last_ || std::isfinite(last_->loss)) return true;
-  tell_not_saved(step, "the loss is NaN or infinite");
-  return false;
-}
-
-// The directory was good when the run began.
-void RunLog::save(const TrainingState& state, int64_t steps) try {
-  const int64_t begin = now_ns();
-  const std::string why_not = save_checkpoint(ctx_, save_.get(), all_of(state), steps);
-  saved(steps, why_not, {{"wait_ms", 1e-6 * static_cast<double>(now_ns() - begin)}});
-} catch (const UserError& e) {
-  throw NotWritten(rank(), e.what());
-}
-
-TrainingState RunLog::all_of(const TrainingState& state) const {
-  TrainingState all = state;
-  all.others.push_back({.name = "origin", .get = [this] { return origin_; }, .set = {}});
-  if (const auto& known = options_.text_tokenizer) {
-    all.tokenizer = hf_tokenizer_files(known->tokenizer);
-    all.end_of_text = known->tokenizer.end_of_text;
-  }
-  return all;
-}
-
-void RunLog::saved(int64_t steps, const std::string& why_not, nlohmann::json told) {
-  told["steps"] = steps;
-  saves_.push_back(std::move(told));
-  if (!why_not.empty()) tell_not_saved(steps - 1, why_not);
-}
-
-void RunLog::tell_not_saved(int64_t step, std::string_view why) {
-  not_done_.emplace("--save", fmt::format("--save {} has no checkpoint of step {}: {}",
-                                          options_.save, step, why));
-  if (!speaks()) return;
-  progress_.end();
-  tell(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
-                   options_.save));
-}
-
-void RunLog::traffic(std::optional<int64_t> predicted, int64_t measured) {
+void Log::traffic(std::optional<int64_t> predicted, int64_t measured) {
   if (steps() == 0) predicted = 0;
   extra_["traffic"] = {{"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
                        {"measured", measured}};
 }
 
-void RunLog::sample(std::string_view text) {
-  if (stopped_by_ != 0) return;
+void Log::sample(std::string_view text) {
+  if (stopping()) return;
   progress_.end();
   progress_.line(fmt::format("---- sample\n{}\n----", printable(text, "\n\t")));
 }
 
-void RunLog::finish(double val_loss) {
+void Log::finish(double val_loss) {
   progress_.end();
   const RunResult r = result(val_loss);
   const std::vector<nlohmann::json> ranks = gather(r);
@@ -283,15 +196,14 @@ void RunLog::finish(double val_loss) {
     write_file(options_.report, "--report", report_text(r, ranks));
     write_file(options_.timeline, "--timeline", timeline_text(ranks));
   }
-  end_run(r);
 }
 
-RunResult RunLog::result(double val_loss) {
+RunResult Log::result(double val_loss) {
   RunResult result{.steps = last_step() + 1,
                    .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
-                   .val_loss = stopped_by_ == 0 ? std::optional(val_loss) : std::nullopt,
+                   .val_loss = !stopping() ? std::optional(val_loss) : std::nullopt,
                    .final_over = last_over_,
-                   .val_over = speaks() && stopped_by_ == 0 ? val_targets() : TargetCount{},
+                   .val_over = speaks() && !stopping() ? val_targets() : TargetCount{},
                    .read = read_,
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
                    .step_ms_median = median(step_ms_),
@@ -305,7 +217,7 @@ RunResult RunLog::result(double val_loss) {
 }
 
 /// The reports of all ranks, on rank 0.
-std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
+std::vector<nlohmann::json> Log::gather(const RunResult& result) const {
   std::vector<TimelineRow> rows;
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
   return gather_json(comm_, {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
@@ -314,12 +226,10 @@ std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
                              {"rows", rows_json(rows, starts_)}});
 }
 
-std::string RunLog::report_text(const RunResult& result,
-                                std::span<const nlohmann::json> ranks) const {
+std::string Log::report_text(const RunResult& result, std::span<const nlohmann::json> ranks) const {
   nlohmann::json report = report_json(plan_, result);
   report["run"] = run_json(options_);
-  report["interrupted"] =
-      stopped_by_ != 0 ? nlohmann::json(signal_name(stopped_by_)) : nlohmann::json();
+  report["interrupted"] = stopping() ? nlohmann::json(signal_name(stopped_by())) : nlohmann::json();
   report["not_done"] = reasons();
   for (const nlohmann::json& rank : ranks)
     for (const char* part : {"memory", "comm", "saves"}) report[part].push_back(rank.at(part));
@@ -329,7 +239,7 @@ std::string RunLog::report_text(const RunResult& result,
   return json_text(report, 2) + "\n";
 }
 
-void RunLog::write_file(const std::string& path, const char* flag, const std::string& text) {
+void Log::write_file(const std::string& path, const char* flag, const std::string& text) {
   if (path.empty()) return;
   try {
     ladder::write_file(path, flag, text);
@@ -339,7 +249,7 @@ void RunLog::write_file(const std::string& path, const char* flag, const std::st
 }
 
 // The validation loss belongs to the weights after the last update.
-void RunLog::judge(const RunResult& result) {
+void Log::judge(const RunResult& result) {
   const char* why = nullptr;
   if (last_ && finite_steps_ == 0)
     why = "no step had a finite loss and gradient";
@@ -350,24 +260,8 @@ void RunLog::judge(const RunResult& result) {
   if (why) not_done_.emplace("training", fmt::format("it did not train: {}", why));
 }
 
-std::string RunLog::reasons() const {
+std::string Log::reasons() const {
   return fmt::format("{}", fmt::join(std::views::values(not_done_), "; "));
-}
-
-// All ranks end in the same way, although perhaps only one knows that an output was lost.
-void RunLog::end_run(const RunResult& result) {
-  auto status = static_cast<uint8_t>(not_done_.empty() ? 0 : kNotDone);
-  if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);
-  status = most(status);
-  if (status == 0) return;
-  std::string line = "error: the run came to its end, but " + reasons();
-  if (stopped_by_ != 0)
-    line = fmt::format("interrupted: {} after {} of {} steps; {}", signal_name(stopped_by_),
-                       result.steps, options_.steps,
-                       !not_done_.empty()      ? reasons()
-                       : options_.save.empty() ? "nothing is saved without --save"
-                                               : "the checkpoint is in " + options_.save);
-  end_with({speaks() ? line : "", status});
 }
 
 void write_plan(const RunOptions& options, const RunPlan& plan,

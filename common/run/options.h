@@ -78,12 +78,12 @@ struct RunOptions {
   void set_ranks(int64_t degree);
   /// For a chapter that knows one rank. @throws UserError if more are asked for
   void refuse_ranks() const;
-  /// check() calls it. RunLog calls it again when it holds the lock of --save, because another
+  /// check() calls it. Saver calls it again when it holds the lock of --save, because another
   /// program may have saved there meanwhile.
   /// @throws UserError if --save has a checkpoint that the run does not go on from, and there is no
   /// --overwrite
   void refuse_to_replace() const;
-  /// check() calls it for the checkpoint that it finds, RunLog for the one that was loaded.
+  /// check() calls it for the checkpoint that it finds, Run for the one that was loaded.
   /// @throws UserError if --steps is too small when so many are `done`
   void check_steps_after(int64_t done) const;
 

@@ -69,8 +69,8 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   fill(s.norm2, sheet.normals("norm2", c.elements()), part, parts);
   fill(d.stream, sheet.normals("gradient", c.elements()), part, parts);
 
-  RunLog log(r.run, {.chapter = "11_tensor_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
-             r.arena, r.ctx, &comm);
+  Log log(r.run, {.chapter = "11_tensor_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
+          r.arena, r.ctx, &comm);
   r.tp.show(log);
   log.begin_step();
   mlp_forward(ctx, r.tp.summand(a.product), s.mlp, r.tp.f_forward(ctx, s.norm2), p.mlp);

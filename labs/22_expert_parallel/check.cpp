@@ -133,8 +133,8 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   const int rank = world.rank();
   const ExchangeShape s(c.gpt, c.B, c.ep, c.capacity, c.dtype);
   Exchange exchange(arena, world, s, {});
-  RunLog log(run, {.chapter = "22_expert_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
-             arena, ctx, &world);
+  Log log(run, {.chapter = "22_expert_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
+          arena, ctx, &world);
   exchange.show(log);
   log.begin_step();
   exchange.begin_step();

@@ -280,14 +280,14 @@ GptConfig small() {
 
 /// A rank of two, with its chunk of the model.
 struct Rank {
-  Rank(const RunOptions& run, Comm& c, const Sheet& s)
+  Rank(const RunOptions& options, Comm& c, const Sheet& s)
       : comm(c),
         sheet(s),
         layout(ParamLayout(small(), comm.size()).shard(comm.rank())),
-        log(run,
+        run(options,
             {.chapter = "lab",
              .gpt = layout.config(),
-             .layout = run_layout(run, 1),
+             .layout = run_layout(options, 1),
              .predicted = {}},
             arena, ctx, &comm) {}
 
@@ -312,10 +312,10 @@ struct Rank {
   }
   /// A step. What it changes is changed again at once, as by the next one.
   void step(int64_t number, bool saves = false) {
-    log.goes_on(number);
-    log.begin_step();
+    run.goes_on(number);
+    run.begin_step();
     fill(number);
-    log.end_step({.step = number, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
+    run.end_step({.step = number, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
     if (saves) saving.save(ctx, state(), number + 1);
     fill(number + 1000);
     ::usleep(10'000);
@@ -332,8 +332,8 @@ struct Rank {
   Tensor m = arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()});
   Tensor v = arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()});
   Staging staging{arena, {.async = true}, layout.own(params), {{"m", m}, {"v", v}}};
-  RunLog log;
-  AsyncSave saving{log, staging};
+  Run run;
+  AsyncSave saving{run, staging};
 };
 
 struct Place {
@@ -401,7 +401,7 @@ void run_slow(Sheet& sheet) {
       rank.step(i);
       const bool there = rank.first() && found(place.run.save) > 0;
       if (rank.first()) step = i;
-      if (rank.log.most(there ? 1 : 0) != 0) break;
+      if (rank.run.most(there ? 1 : 0) != 0) break;
     }
     rank.step(99);
   });

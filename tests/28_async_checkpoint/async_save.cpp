@@ -20,11 +20,14 @@ void hold(bool held) { std::atomic_ref(bad_disk.held) = held; }
 
 /// A rank that has a shard, and "trains".
 struct Rank {
-  Rank(const RunOptions& run, Comm& c)
+  Rank(const RunOptions& options, Comm& c)
       : comm(c),
         layout(ParamLayout(small_config(), comm.size()).shard(comm.rank())),
-        log(run,
-            {.chapter = "28", .gpt = small_config(), .layout = run_layout(run, 1), .predicted = {}},
+        run(options,
+            {.chapter = "28",
+             .gpt = small_config(),
+             .layout = run_layout(options, 1),
+             .predicted = {}},
             arena, ctx, &comm) {}
 
   TrainingState state() const {
@@ -40,10 +43,10 @@ struct Rank {
   }
   /// Step `step`, which leaves this in all weights. Afterwards training changes them again.
   void train(int64_t step, float value, bool saves) {
-    log.goes_on(step);
-    log.begin_step();
+    run.goes_on(step);
+    run.begin_step();
     fill(value);
-    log.end_step({.step = step, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
+    run.end_step({.step = step, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1});
     if (saves) saving.save(ctx, state(), step + 1);
     fill(-1);
     saving.end_step(step);
@@ -56,8 +59,8 @@ struct Rank {
   Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
   Tensor m = arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()});
   Staging staging{arena, {.async = true}, params, {{"m", m}}};
-  RunLog log;
-  AsyncSave saving{log, staging};
+  Run run;
+  AsyncSave saving{run, staging};
 };
 
 class Async : public testing::Test {
@@ -130,7 +133,7 @@ TEST_F(Async, IsCommittedAtTheEndOfALaterStep) {
               for (bool there = false; !there; ++step) {
                 rank.train(step, 7, false);
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
-                there = rank.log.most(rank.comm.rank() == 0 && Manifest::find(dir_.path())) != 0;
+                there = rank.run.most(rank.comm.rank() == 0 && Manifest::find(dir_.path())) != 0;
                 ASSERT_LT(step, 90);
               }
             }),

@@ -1,8 +1,8 @@
-// RunLog: what reaches the screen, --trace, --report and --timeline.
+// Run and its Log: what reaches the screen, --trace, --report and --timeline.
 #include <cmath>
 #include <limits>
 
-#include "common/run/log.h"
+#include "common/run/run.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-class Log : public testing::Test {
+class Running : public testing::Test {
  protected:
-  Log() {
+  Running() {
     forget_ending();  // of the tests before
     options_.steps = 3;
     options_.data = text_dir_ / "text";
@@ -35,30 +35,30 @@ class Log : public testing::Test {
   static StepRecord record(int64_t step, float loss = 2, double norm = 1) {
     return {.step = step, .loss = loss, .grad_norm = norm, .lr = 1, .tokens = 1};
   }
-  static void take(RunLog& log, const StepRecord& step) {
-    log.begin_step();
-    log.end_step(step);
+  static void take(ladder::Run& run, const StepRecord& step) {
+    run.begin_step();
+    run.end_step(step);
   }
 
   /// A run of options_.steps steps with this loss. Returns what it printed.
   std::string run(float loss) {
     testing::internal::CaptureStdout();
     {
-      RunLog log(options_, plan(), arena_, ctx_);
+      ladder::Run run(options_, plan(), arena_, ctx_);
       for (int64_t step = 0; step < options_.steps; ++step) {
-        log.begin_step();
+        run.begin_step();
         { const Span span(ctx_, "work"); }
         const StepRecord record{
             .step = step, .loss = loss, .grad_norm = 0.1, .lr = 1e-3f, .tokens = 256};
-        log.end_step(record);
+        run.end_step(record);
         { const Span span(ctx_, "between steps"); }
-        if (log.tracing()) log.trace(record, 0xABCu + static_cast<uint64_t>(step));
-        if (log.eval_due(step)) log.eval(step, 2.5);
+        if (run.tracing()) run.log.trace(record, 0xABCu + static_cast<uint64_t>(step));
+        if (run.eval_due(step)) run.log.eval(step, 2.5);
       }
-      log.note("a note");
-      log.extra()["noise"] = 3;
-      log.finish(1.5);
-      log.sample("some\x1btext\xc2\x9b, \xc3\xa4");
+      run.log.note("a note");
+      run.log.extra()["noise"] = 3;
+      run.finish(1.5);
+      run.log.sample("some\x1btext\xc2\x9b, \xc3\xa4");
     }
     return testing::internal::GetCapturedStdout();
   }
@@ -70,20 +70,20 @@ class Log : public testing::Test {
   std::vector<Event> events_;  ///< of the thread beside
 };
 
-TEST_F(Log, TraceGrowsALineAtATime) {  // so that other programs can read it
+TEST_F(Running, TraceGrowsALineAtATime) {  // so that other programs can read it
   options_.quiet = true;
-  RunLog log(options_, plan(), arena_, ctx_);
+  ladder::Run run(options_, plan(), arena_, ctx_);
   std::string lines;
-  for (int64_t step = 0; log.goes_on(step); ++step) {
-    take(log, record(step));
-    log.trace(record(step), 1);
+  for (int64_t step = 0; run.goes_on(step); ++step) {
+    take(run, record(step));
+    run.log.trace(record(step), 1);
     lines += trace_line(record(step), 1);
     EXPECT_EQ(read_file(options_.trace + ".partial"), lines);
   }
   EXPECT_EQ(read_file(options_.trace), lines) << "complete before the last validation";
 }
 
-TEST_F(Log, ReportHasTheKeysOfTheDesign) {
+TEST_F(Running, ReportHasTheKeysOfTheDesign) {
   options_.eval_every = 1;
   options_.seed = 7;
   options_.command = "ch03 --optimizer lion --lr 1e-3";
@@ -121,7 +121,7 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_EQ(report["not_done"], "");
 }
 
-TEST_F(Log, TimelineShowsStepsAlone) {
+TEST_F(Running, TimelineShowsStepsAlone) {
   run(2);
   const json events = json::parse(read_file(options_.timeline))["traceEvents"];
   int work = 0, steps = 0;
@@ -140,17 +140,17 @@ TEST_F(Log, TimelineShowsStepsAlone) {
 
 // Memory has an end. What works beside the rank does not go on to record, either: not in later
 // steps, and not between them.
-TEST_F(Log, TimelineOfAThreadBeside) {
+TEST_F(Running, TimelineOfAThreadBeside) {
   testing::internal::CaptureStdout();
   {
-    RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside(beside_, events_);
+    ladder::Run run(options_, plan(), arena_, ctx_);
+    run.log.record_beside(beside_, events_);
     for (int64_t step = 0; step < 2; ++step) {
-      log.begin_step();
+      run.begin_step();
       EXPECT_EQ(ctx_.events != nullptr, step == 0);
       EXPECT_EQ(beside_.events, step == 0 ? &events_ : nullptr);
       if (ctx_.events) ctx_.events->resize(kMaxEvents, {"work", 0, 1});
-      log.end_step(record(step));
+      run.end_step(record(step));
       EXPECT_EQ(beside_.events, nullptr);
     }
   }
@@ -160,16 +160,16 @@ TEST_F(Log, TimelineOfAThreadBeside) {
   options_.quiet = true;
   events_.clear();
   {
-    RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside(beside_, events_);
-    log.begin_step();
+    ladder::Run run(options_, plan(), arena_, ctx_);
+    run.log.record_beside(beside_, events_);
+    run.begin_step();
   }
   EXPECT_EQ(ctx_.events, nullptr);
   { const Span span(beside_, "late"); }
   EXPECT_EQ(events_.size(), 1u);
 }
 
-TEST_F(Log, ScreenShowsPlanProgressAndTable) {
+TEST_F(Running, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
   for (const char* part :
@@ -180,7 +180,7 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
 
-TEST_F(Log, ALongRunPrintsAFewLinesAndAQuietOneNone) {
+TEST_F(Running, ALongRunPrintsAFewLinesAndAQuietOneNone) {
   options_.steps = 1999;
   const std::string screen = run(2);
   const auto lines = std::count(screen.begin(), screen.end(), '\n');
@@ -191,7 +191,7 @@ TEST_F(Log, ALongRunPrintsAFewLinesAndAQuietOneNone) {
   EXPECT_FALSE(read_file(options_.report).empty());
 }
 
-TEST_F(Log, NanIsShownAndReported) {
+TEST_F(Running, NanIsShownAndReported) {
   const std::string screen = run(-NAN);  // as x86 computes it
   EXPECT_NE(screen.find("loss nan"), std::string::npos);
   EXPECT_EQ(screen.find("-nan"), std::string::npos);
@@ -200,11 +200,11 @@ TEST_F(Log, NanIsShownAndReported) {
   EXPECT_EQ(json::parse(trace.substr(0, trace.find('\n')))["loss"], "nan");
 }
 
-TEST_F(Log, ARunWithoutAStepOfItsOwnHasNoLoss) {
+TEST_F(Running, ARunWithoutAStepOfItsOwnHasNoLoss) {
   options_.quiet = true;
   for (const int64_t before : {0, 3}) {  // steps that were done before a resume count
     options_.steps = before;
-    RunLog(options_, plan(), arena_, ctx_).finish(1.5);
+    ladder::Run(options_, plan(), arena_, ctx_).finish(1.5);
     const json report = json::parse(read_file(options_.report));
     EXPECT_TRUE(report["final_loss"].is_null());
     EXPECT_EQ(report["step_ms_median"], 0);
@@ -212,14 +212,14 @@ TEST_F(Log, ARunWithoutAStepOfItsOwnHasNoLoss) {
   }
 }
 
-TEST_F(Log, OldFilesSurviveARunThatFails) {
+TEST_F(Running, OldFilesSurviveARunThatFails) {
   options_.quiet = true;
   for (const std::string& path : {options_.trace, options_.report, options_.timeline})
     write_file(path, "old");
   const auto fail = [&](bool after_a_step) {
-    RunLog log(options_, plan(), arena_, ctx_);
-    after_a_step ? take(log, record(0)) : log.begin_step();
-    log.trace(record(0), 1);
+    ladder::Run run(options_, plan(), arena_, ctx_);
+    after_a_step ? take(run, record(0)) : run.begin_step();
+    run.log.trace(record(0), 1);
     throw std::runtime_error("now");
   };
   std::map<std::string, std::string> files = {
@@ -233,14 +233,14 @@ TEST_F(Log, OldFilesSurviveARunThatFails) {
   EXPECT_EQ(files_in(dir_.path()), files);
 }
 
-TEST_F(Log, WhatIsNotDoneIsToldByTheStatus) {
+TEST_F(Running, WhatIsNotDoneIsToldByTheStatus) {
   const auto end_of_run = [&](float loss, double val_loss) {
     forget_ending();
     options_.quiet = true;
-    RunLog log(options_, plan(), arena_, ctx_);
-    take(log, record(0, loss));
-    log.save_due(options_.steps - 1);
-    log.finish(val_loss);
+    ladder::Run run(options_, plan(), arena_, ctx_);
+    take(run, record(0, loss));
+    run.save_due(options_.steps - 1);
+    run.finish(val_loss);
     return ending().value_or(Failure{"", 0});
   };
   EXPECT_EQ(end_of_run(2, 1.5).status, 0);
@@ -257,33 +257,33 @@ TEST_F(Log, WhatIsNotDoneIsToldByTheStatus) {
                           "train: no step had a finite loss and gradient");
 }
 
-TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {
+TEST_F(Running, SaveIsDueEveryFewStepsAndAtTheEnd) {
   options_.quiet = true;
   options_.steps = 10;
-  const auto due = [&](RunLog&& log) {
+  const auto due = [&](ladder::Run&& run) {
     std::vector<int64_t> steps;
     for (int64_t step = 0; step < 10; ++step)
-      if (log.save_due(step)) steps.push_back(step);
+      if (run.save_due(step)) steps.push_back(step);
     return steps;
   };
   using Steps = std::vector<int64_t>;
-  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), Steps{});
+  EXPECT_EQ(due(ladder::Run(options_, plan(), arena_, ctx_)), Steps{});
   options_.save = dir_ / "save";
-  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), Steps{9});
+  EXPECT_EQ(due(ladder::Run(options_, plan(), arena_, ctx_)), Steps{9});
   options_.save_every = 4;
-  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), (Steps{3, 7, 9}));
+  EXPECT_EQ(due(ladder::Run(options_, plan(), arena_, ctx_)), (Steps{3, 7, 9}));
 }
 
-TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
+TEST_F(Running, ALossThatIsNotFiniteIsNotSaved) {
   options_.save = dir_ / "save";
   options_.save_every = 2;
   options_.quiet = true;
   constexpr float kInf = std::numeric_limits<float>::infinity();
   testing::internal::CaptureStderr();
-  RunLog log(options_, plan(), arena_, ctx_);
+  ladder::Run run(options_, plan(), arena_, ctx_);
   const auto due = [&](int64_t step, float loss, double norm) {
-    take(log, record(step, loss, norm));
-    return log.save_due(step);
+    take(run, record(step, loss, norm));
+    return run.save_due(step);
   };
   EXPECT_FALSE(due(1, NAN, 1));
   EXPECT_FALSE(due(1, kInf, 1));

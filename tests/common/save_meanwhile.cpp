@@ -1,7 +1,7 @@
 // A run may read a large text between the check of its options and the lock of --save. Another
 // program may save in that time.
 
-#include "common/run/log.h"
+#include "common/run/run.h"
 #include "common/save/checkpoint.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
@@ -17,9 +17,9 @@ class SavedMeanwhile : public testing::Test {
     options_.quiet = true;
     write_file(options_.data, "text");
   }
-  std::unique_ptr<RunLog> start() {
+  std::unique_ptr<ladder::Run> start() {
     const RunPlan plan{.chapter = "01_sgd", .gpt = small_config(), .layout = {}, .predicted = {}};
-    return std::make_unique<RunLog>(options_, plan, arena_, ctx_);
+    return std::make_unique<ladder::Run>(options_, plan, arena_, ctx_);
   }
 
   TempDir dir_;

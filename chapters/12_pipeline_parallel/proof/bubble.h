@@ -92,7 +92,7 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
 /// the shortest time of each action over all steps. Nothing if there was no step. All stages call
 /// it.
 /// @param most micro-batches that were in flight here
-inline void report_pipeline(RunLog& log, Comm& stages, const Pipeline& pipeline,
+inline void report_pipeline(Log& log, Comm& stages, const Pipeline& pipeline,
                             const ActionTimes& times, int64_t most) {
   if (log.steps() == 0) return;
   const nlohmann::json own = {{"most", most}, {"times", times.best()}};

@@ -177,8 +177,7 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
 }
 
 /// Reports on rank 0 what each rank sent in the last step. All ranks call it.
-inline void report_axes(RunLog& log, Comm& world, AxisTraffic predicted,
-                        const AxisTraffic& measured) {
+inline void report_axes(Log& log, Comm& world, AxisTraffic predicted, const AxisTraffic& measured) {
   if (log.last_step_skipped()) predicted[Axis::Data].reset();  // no new weights were gathered
   if (log.steps() == 0) predicted = measured;                  // no step: nothing was sent
   // A group of its own, so that these texts do not count as traffic of the run.

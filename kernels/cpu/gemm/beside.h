@@ -24,9 +24,9 @@ class Packing {
   /// @param base  where k is 0
   /// @param k     full steps only
   /// @param times how often some() is called
-  Packing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
+  Packing(float* panel, const T* base, int64_t stride, std::span<const KRun> k, int64_t times)
       : panel_(panel), base_(base), stride_(stride), later_(k) {
-    for (const Run& run : k) each_ += run.size() / Step;
+    for (const KRun& run : k) each_ += run.size() / Step;
     each_ = ceil_div(each_, times);
     enter_next();
   }
@@ -73,7 +73,7 @@ class Packing {
   float* panel_;
   const T *base_, *from_ = nullptr;
   int64_t stride_, left_ = 0, each_ = 0;  ///< steps left of this run, steps of some()
-  std::span<const Run> later_;            ///< the runs after it
+  std::span<const KRun> later_;           ///< the runs after it
 };
 
 /// Packs the next panel of B if k is contiguous: it transposes four rows by one vector at a time.
@@ -83,7 +83,7 @@ class Transposing {
   static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
   /// Parameters as for Packing, but rows are `stride` apart. k is one run, of a multiple of kLanes
   /// steps.
-  Transposing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
+  Transposing(float* panel, const T* base, int64_t stride, std::span<const KRun> k, int64_t times)
       : panel_(panel),
         left_(k.front().size() / Step / kLanes * kGroups),
         each_(ceil_div(left_, times)) {

@@ -141,7 +141,7 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
 /// Calls pack(out, k, steps) for each run of a slab.
 template <class F>
 void pack_slab(float* out, const Slab& slab, F&& pack) {
-  for (const Run& run : slab.k()) {
+  for (const KRun& run : slab.k()) {
     const int64_t steps = ceil_div(run.size(), kStep);
     pack(out, Range{run.begin, run.end}, steps);
     out += steps * kStepOfPanel;

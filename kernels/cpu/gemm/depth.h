@@ -25,7 +25,7 @@ constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
 /// Neighboring values of k. Panels hold one run after the other. Each run begins with a new step;
 /// its last step may not be full.
-struct Run {
+struct KRun {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };
@@ -46,9 +46,9 @@ struct Slab {
   /// Only the first `count` are used. The others stay uninitialized: to write them would fill L1.
   std::array<Stretch, longest_uncut(kDepth)> stretches;
   /// The runs of all stretches. Neighbors are merged if the first ends with a full step.
-  std::array<Run, longest_uncut(kDepth)> runs;
+  std::array<KRun, longest_uncut(kDepth)> runs;
 
-  std::span<const Run> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
+  std::span<const KRun> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
 };
 
 /// How K is cut into slabs, and where the sums wait.
@@ -170,9 +170,9 @@ class DepthCut {
     const int64_t first = std::clamp<int64_t>(part.begin, 0, all);
     const int64_t last = std::clamp<int64_t>(part.end, 0, all);
     if (first == last) return all;
-    const Run own{run.begin + first * step_, std::min(run.end, run.begin + last * step_)};
+    const KRun own{run.begin + first * step_, std::min(run.end, run.begin + last * step_)};
     slab.values += own.size();
-    Run* before = slab.run_count > 0 ? &slab.runs[size_t(slab.run_count) - 1] : nullptr;
+    KRun* before = slab.run_count > 0 ? &slab.runs[size_t(slab.run_count) - 1] : nullptr;
     if (before && before->end == own.begin && before->size() % step_ == 0)
       before->end = own.end;
     else

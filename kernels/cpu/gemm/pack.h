@@ -83,7 +83,7 @@ void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, R
 template <int64_t W, int64_t Step>
 void pack(float* out, const Factor& f, Range range, int64_t end, const Slab& slab) {
   const int64_t size = panel_size(W, slab.steps);
-  for (const Run& run : slab.k()) {
+  for (const KRun& run : slab.k()) {
     pack<W, Step>(out, size, f, range, end, {run.begin, run.end});
     out += ceil_div(run.size(), Step) * W;
   }

@@ -19,12 +19,12 @@ class Prefetch {
   static constexpr int64_t kPiece = 128;
   /// @param range,k rows and k of the panel; without rows, nothing is asked for
   /// @param times how often some() is called at least
-  Prefetch(const Factor& f, Range range, std::span<const Run> k, int64_t times) {
+  Prefetch(const Factor& f, Range range, std::span<const KRun> k, int64_t times) {
     if (range.size() <= 0 || k.empty()) return;
     const int64_t size = size_of(f.dtype);
-    const Run rows{range.begin, range.end}, all{k.front().begin, k.back().end};
+    const KRun rows{range.begin, range.end}, all{k.front().begin, k.back().end};
     const bool along_k = f.stride_k == 1;  // then runs of k are neighbors
-    const Run line = along_k ? all : rows;
+    const KRun line = along_k ? all : rows;
     base_ = static_cast<const char*>(f.ptr) + line.begin * size;
     bytes_ = line.size() * size;
     stride_ = (along_k ? f.stride_i : f.stride_k) * size;
@@ -34,7 +34,7 @@ class Prefetch {
     } else {
       later_ = k;
       enter_next();
-      for (const Run& run : k) left_ += run.size();
+      for (const KRun& run : k) left_ += run.size();
     }
     left_ *= ceil_div(bytes_, kLine);
     each_ = ceil_div(left_, std::max<int64_t>(1, times));
@@ -53,7 +53,7 @@ class Prefetch {
  private:
   static constexpr int64_t kLine = 64;
 
-  void enter(Run run) {
+  void enter(KRun run) {
     line_ = base_ + run.begin * stride_;
     lines_ = run.size();
   }
@@ -64,8 +64,8 @@ class Prefetch {
 
   const char *base_ = nullptr, *line_ = nullptr;
   int64_t stride_ = 0, bytes_ = 0, at_ = 0, left_ = 0, each_ = 0;
-  int64_t lines_ = 0;           ///< of this run, from line_ on
-  std::span<const Run> later_;  ///< the runs after it
+  int64_t lines_ = 0;            ///< of this run, from line_ on
+  std::span<const KRun> later_;  ///< the runs after it
 };
 
 }  // namespace ladder

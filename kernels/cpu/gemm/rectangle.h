@@ -37,7 +37,7 @@ void column(const Product& p, const Block& block, const Slab& slab, Range rows, 
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
   const bool last = slab.stretches[static_cast<size_t>(slab.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
-  const Run cols{n, std::min(n + kNr, p.N)};
+  const KRun cols{n, std::min(n + kNr, p.N)};
   Beside<Next> beside{
       .next = next, .c = Prefetch(c, written, {&cols, 1}, pieces), .outbox = outbox};
   for (int64_t i = 0; i < tiles_of(rows.size()); ++i, waiting.kept += kTile) {
