@@ -79,18 +79,13 @@ chapter_tests(14_stability
   unit adaptive_clip.cpp spike_guard.cpp)
 chapter_tests(15_batch_size
   unit batch_ramp.cpp noise_run.cpp noise_scale.cpp)
-# And what chapters 14 and 17 count.
 chapter_tests(16_fp8
   equiv controls.cpp
-  unit fp8.cpp
-  memory memory.cpp)
+  unit fp8.cpp)
 chapter_tests(17_head_chunks
   unit head_grad.cpp)
 chapter_tests(18_offload
-  unit bad_input.cpp offload_file.cpp
-  memory memory.cpp)
-chapter_tests(19_llama
-  memory memory.cpp)
+  unit bad_input.cpp offload_file.cpp)
 chapter_tests(20_context_parallel
   equiv same_bits.cpp
   unit ways.cpp tokens.cpp

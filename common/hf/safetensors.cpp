@@ -6,8 +6,9 @@
 #include <cstring>
 #include <limits>
 
+#include "common/comm/call.h"
 #include "common/error.h"
-#include "common/json.h"
+#include "common/hf/json.h"
 
 namespace ladder {
 namespace {

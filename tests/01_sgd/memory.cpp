@@ -58,38 +58,13 @@ TEST_F(OptimizerMemory, BytesOfAParameter) {
   EXPECT_EQ(optim("adamw"), 8 * P);
 }
 
-// 04: what accumulation saves and what it costs.
-
-class ClippingMemory : public MemoryRuns {
- protected:
-  nlohmann::json run8(const std::string& flags) const {
-    return report("04_clipping", "--batch 8 --threads 1 " + flags);
-  }
-};
-
-TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
-  plan_only();
-  const auto whole = run8(""), tree = run8("--micro-batch 1"),
-             running = run8("--micro-batch 1 --accumulate running");
-  const int64_t P = whole["model"]["parameters"];
-  const int64_t batch = 8 * 16 * 8 + 8 * 4;  // tokens, targets and losses of all 8 stay
-  EXPECT_EQ(predicted(tree, Mem::Activation) - batch,
-            (predicted(whole, Mem::Activation) - batch) / 8);
-  EXPECT_EQ(predicted(tree, Mem::Grad), 4 * P);
-  EXPECT_EQ(predicted(tree, Mem::Workspace) - predicted(running, Mem::Workspace), 2 * 4 * P);
-  EXPECT_LT(predicted(running, Mem::Workspace), predicted(whole, Mem::Workspace));
-}
-
-// 05: bytes of a parameter and of an activation.
+// 05: bytes of a parameter.
 
 class PrecisionBytes : public MemoryRuns {
  protected:
   nlohmann::json run(const std::string& flags) const {
     return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);
   }
-  // nano, a batch of 4. No tensor of it needs padding.
-  static constexpr int64_t L = 8, C = kChannels, NH = 8, T = 16, B = 4, Vp = 256;
-  static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
 
   static int64_t of_weights(const nlohmann::json& report) {
     return predicted(report, Mem::Param) + predicted(report, Mem::Master) +
@@ -109,16 +84,6 @@ TEST_F(PrecisionBytes, OfAParameter) {
     EXPECT_EQ(predicted(narrow, Mem::Master), 4 * P) << name;
     EXPECT_EQ(of_weights(narrow), 18 * P) << name;
   }
-}
-
-TEST_F(PrecisionBytes, HalfTheActivationsButNotTheStatistics) {
-  plan_only();
-  const int64_t kept = B * T * (L * 16 * C + 2 * C + Vp), statistics = B * T * (L * (NH + 4) + 2);
-  const auto fp32 = run("fp32"), bf16 = run("bf16");
-  EXPECT_EQ(predicted(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
-  EXPECT_EQ(predicted(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
-  EXPECT_EQ(predicted(run("fp16"), Mem::Activation), predicted(bf16, Mem::Activation));
-  EXPECT_EQ(predicted(fp32, Mem::Workspace) - predicted(bf16, Mem::Workspace), 2 * B * T * 12 * C);
 }
 
 }  // namespace

@@ -29,14 +29,7 @@ TEST_P(RanksMemory, OneRankIsChapter06) {
   }
 }
 
-/// 07: every rank has all of it, and a share of the activations.
-class DdpMemory : public MemoryRuns {
- protected:
-  static constexpr int64_t L = 8;
-  nlohmann::json run(int N, const std::string& flags) const {
-    return report("07_ddp", fmt::format("--steps 1 --batch 8 --ranks {} {}", N, flags));
-  }
-};
+using DdpMemory = MemoryRuns;
 
 // A stage of ZeRO has an N-th of one thing more than the stage before: states and master, then
 // gradients, then weights.
@@ -47,7 +40,7 @@ TEST_F(DdpMemory, WhatEachStageOfZeroShards) {
     for (const int64_t N : {1, 2, 4, 8})
       for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}}) {
         SCOPED_TRACE(fmt::format("ZeRO {}, {} ranks, {}", zero, N, precision));
-        const int64_t P = parameters(L, zero == 0 ? 1 : N);
+        const int64_t P = parameters(8, zero == 0 ? 1 : N);
         const auto part = [&](int64_t from) { return zero >= from ? P / N : P; };
         const auto got = report(chapters[static_cast<size_t>(zero)],
                                 fmt::format("--batch 8 --ranks {} --precision {}", N, precision));
@@ -56,23 +49,6 @@ TEST_F(DdpMemory, WhatEachStageOfZeroShards) {
         EXPECT_EQ(predicted(got, Mem::Grad), 4 * part(2));
         EXPECT_EQ(predicted(got, Mem::Optim), 8 * part(1));
       }
-}
-
-TEST_F(DdpMemory, MessagesAndActivations) {
-  plan_only();
-  const int64_t C = kChannels, NH = 8, T = 16, B = 8, Vp = 256;
-  const int64_t piece = 1 << 18;  // of a message
-  for (const int N : {1, 2, 4, 8}) {
-    const int64_t share = B / N;
-    const auto whole = run(N, ""), naive = run(N, "--ddp naive");
-    // One piece is added while the next arrives. The largest tensor is (4C,C).
-    EXPECT_EQ(predicted(whole, Mem::Comm), N == 1 ? 0 : 2 * 4 * piece);
-    EXPECT_EQ(predicted(naive, Mem::Comm), N == 1 ? 0 : 2 * 4 * 4 * C * C);
-    // Activations and tokens of the share; the losses of all.
-    EXPECT_EQ(predicted(whole, Mem::Activation),
-              4 * share * T * (L * 16 * C + 2 * C + Vp + L * (NH + 4) + 2) + 8 * share * T + 4 * B)
-        << N;
-  }
 }
 
 }  // namespace

@@ -23,21 +23,6 @@ TEST_F(ExpertMemory, WithoutExpertsThereIsNothingOfThem) {
   EXPECT_FALSE(report(k21, "--model llama-nano --steps 1")["extra"].contains("experts"));
 }
 
-// One more of k takes its rows and no weights; one more of E the other way round.
-TEST_F(ExpertMemory, ChosenExpertsCostRowsAndIdleOnesWeights) {
-  const int64_t C = 64, F = 64, T = 16, B = 4, L = 3;
-  const auto two = of("--experts-per-token 2"), three = of("--experts-per-token 3");
-  EXPECT_EQ(measured(two, Mem::Param), measured(three, Mem::Param));
-  const int64_t rows = B * T;  // M grows by as many
-  EXPECT_EQ(measured(three, Mem::Activation) - measured(two, Mem::Activation),
-            4 * L * rows * (3 * F + C + 4));
-  const auto nine = of("--experts 9");
-  EXPECT_EQ(measured(nine, Mem::Param) - measured(two, Mem::Param), 4 * L * (3 * C * F + C));
-  const auto& counted = two["extra"]["experts"];
-  EXPECT_EQ(counted["weights"].get<int64_t>() - counted["weights_of_a_token"].get<int64_t>(),
-            L * 6 * 3 * C * F);
-}
-
 // Of 4 x 16 tokens that take 2 of 8 experts each.
 TEST_F(ExpertMemory, LoadIsThatOfTheWholeBatch) {
   const nlohmann::json experts = of("")["extra"]["experts"];

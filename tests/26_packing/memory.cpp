@@ -1,4 +1,4 @@
-// 26_packing: bytes of packed and unpacked rows, and what a run counts.
+// 26_packing: what a run counts. Bytes: tests/golden/bytes.json.
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -6,27 +6,10 @@ namespace {
 
 class PackingMemory : public MemoryRuns {
  protected:
-  static constexpr int64_t T = 16;
-
   nlohmann::json documents(const std::string& flags) const {
     return report("26_packing", "--layers 2 --steps 2 --documents --end-of-text 32 " + flags);
   }
 };
-
-// M rows a bundle, whatever the text holds; a turn has a loss and two borders, a token its
-// position.
-TEST_F(PackingMemory, Formulas) {
-  plan_only();
-  const auto plain = report("26_packing", "--layers 2 --batch 4"),
-             packed = documents("--batch 4 --row-documents 5"),
-             unpacked = documents("--batch 4 --row-documents 5 --unpacked");
-  EXPECT_EQ(plain["memory"], report("06_checkpointing", "--layers 2 --batch 4")["memory"]);
-  EXPECT_EQ(predicted(packed, Mem::Workspace), predicted(plain, Mem::Workspace));
-  EXPECT_EQ(predicted(packed, Mem::Activation) - predicted(plain, Mem::Activation),
-            4 * 4 * T + 4 * (8 - 1) * 4 + 8 * 4 * 8);
-  const int64_t rows = predicted(packed, Mem::Activation) - 12 * 4 * 8;  // 5 documents, 8 turns
-  EXPECT_EQ(predicted(unpacked, Mem::Activation), 5 * rows + 12 * 4 * 8);
-}
 
 // "the a light ..." in words of 2 to 6 bytes: by hand for the first four.
 TEST_F(PackingMemory, Counts) {

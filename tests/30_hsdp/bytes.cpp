@@ -1,4 +1,4 @@
-// 30_hsdp: bytes in memory and by kind of link, written out.
+// 30_hsdp: bytes by kind of link, written out. Memory: tests/golden/bytes.json.
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -15,21 +15,6 @@ class HsdpBytes : public MemoryRuns {
   static int64_t block(int64_t S) { return (12 * C * C + 13 * C + 64 * S - 1) / (64 * S) * 64 * S; }
   static constexpr int64_t L = 3, C = kChannels;
 };
-
-// 1/S of what chapter 06 has, on every rank.
-TEST_F(HsdpBytes, AShardOfAGroup) {
-  for (const auto& [N, R] : {std::pair{4, 1}, {4, 2}, {4, 4}, {8, 2}, {8, 4}}) {
-    const int64_t S = N / R, P = parameters(L, S);
-    const auto bf16 = run(N, R, "--precision bf16");
-    EXPECT_TRUE(as_predicted(bf16)) << N << " ranks, " << R << " groups";
-    for (size_t r = 0; r < static_cast<size_t>(N); ++r) {
-      EXPECT_EQ(measured(bf16, Mem::Param, r), 2 * P / S);
-      EXPECT_EQ(measured(bf16, Mem::Master, r), 4 * P / S);
-      EXPECT_EQ(measured(bf16, Mem::Grad, r), 4 * P / S);
-      EXPECT_EQ(measured(bf16, Mem::Optim, r), 8 * P / S);
-    }
-  }
-}
 
 // Inside: chapter 10's traffic on S ranks. Across: an all-reduce of P / S, however many
 // micro-steps there are.

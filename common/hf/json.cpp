@@ -1,4 +1,4 @@
-#include "common/json.h"
+#include "common/hf/json.h"
 
 #include <set>
 #include <vector>
