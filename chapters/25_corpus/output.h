@@ -20,7 +20,7 @@
 #include "common/data/line_files.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 #include "common/output_file.h"
 #include "common/own_place.h"
 

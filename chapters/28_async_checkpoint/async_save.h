@@ -22,7 +22,7 @@
 #include "chapters/28_async_checkpoint/own_bytes.h"
 #include "common/comm/failure.h"
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
 #include "common/run/run.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 #include "kernels/check.h"
 
 namespace ladder {

@@ -6,9 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "common/comm/call.h"
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 
 namespace ladder {
 namespace {

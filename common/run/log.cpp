@@ -7,7 +7,7 @@
 
 #include "common/comm/comm.h"
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 #include "common/printable.h"
 #include "common/run/ending.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/hf/json.h"
 #include "common/input_file.h"
+#include "common/json.h"
 #include "common/output_file.h"
 #include "common/save/directory.h"
 

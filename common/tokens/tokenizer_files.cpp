@@ -12,8 +12,8 @@
 
 #include "common/error.h"
 #include "common/hf/file_names.h"
-#include "common/hf/json.h"
 #include "common/input_file.h"
+#include "common/json.h"
 #include "common/output_file.h"
 
 namespace ladder {

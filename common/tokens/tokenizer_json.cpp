@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/error.h"
-#include "common/hf/json.h"
+#include "common/json.h"
 #include "common/tokens/tokenizer_files.h"
 
 namespace ladder {

@@ -4,8 +4,8 @@
 
 #include <sys/stat.h>
 
-#include "common/hf/json.h"
 #include "common/input_file.h"
+#include "common/json.h"
 #include "kernels/check.h"
 #include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"

@@ -1,4 +1,4 @@
-#include "common/hf/json.h"
+#include "common/json.h"
 
 #include <set>
 #include <vector>
