@@ -45,8 +45,9 @@ class UlyssesAttention : public SharedAttention {
     bytes[Mem::Workspace] += size_of(s.dtype) * s.own.size() * (4 * s.qkv() + 2 * s.q());
   }
   ContextTraffic traffic() const override {
-    const int64_t bytes = size_of(s.dtype) * (s.own.cp - 1) * s.own.size() / s.own.cp;
-    return {.forward = bytes * (s.qkv() + s.q()), .backward = bytes * (2 * s.qkv() + 2 * s.q())};
+    const int64_t whole = size_of(s.dtype) * (s.own.cp - 1) * s.own.size() * (s.qkv() + s.q());
+    const int64_t bytes = whole / s.own.cp;
+    return {.forward = bytes, .backward = 2 * bytes};
   }
 
   void forward(const Ctx& ctx, const AttnSaved& saved) override {

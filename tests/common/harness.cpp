@@ -124,7 +124,7 @@ bool meet(const std::vector<Row>& rows, size_t i, size_t v, size_t j, size_t w) 
 }
 
 TEST(Pairwise, EveryPairOccurs) {
-  const std::vector<Row> rows = pairwise(kFactors, [](const Row&) { return true; });
+  const std::vector<Row> rows = covering(kFactors, 2, [](const Row&) { return true; });
   for (size_t i = 0; i < kFactors.size(); ++i)
     for (size_t j = i + 1; j < kFactors.size(); ++j)
       for (size_t v = 0; v < kFactors[i].size(); ++v)
@@ -137,7 +137,9 @@ TEST(Pairwise, EveryPairOccurs) {
 // a = 2 goes with b = 0 only. So it meets no other b, and all that it may meet.
 TEST(Pairwise, WhatIsIllegalIsNotChosenAndWhatIsLeftIs) {
   const std::vector<Row> rows =
-      pairwise(kFactors, [](const Row& row) { return row[0] != 2 || row[1] == 0; });
+      covering(kFactors, 2, [](const Row& row) {
+        return row[0] != 2 || row[1] == 0 || row[1] == kOpen;
+      });
   EXPECT_TRUE(meet(rows, 0, 2, 1, 0));
   for (const size_t b : {1, 2, 3}) EXPECT_FALSE(meet(rows, 0, 2, 1, b));
   for (const size_t d : {0, 1, 2}) EXPECT_TRUE(meet(rows, 0, 2, 3, d));

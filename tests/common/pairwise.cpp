@@ -1,60 +1,134 @@
 #include "tests/common/pairwise.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
 namespace ladder::test {
 namespace {
 
-/// Two factors and a value of each.
-using Pair = std::pair<std::pair<size_t, size_t>, std::pair<size_t, size_t>>;
+/// A row that is open but for a few factors.
+using Tuple = Row;
 
-std::vector<Pair> pairs_of(const Row& row) {
-  std::vector<Pair> pairs;
-  for (size_t i = 0; i < row.size(); ++i)
-    for (size_t j = i + 1; j < row.size(); ++j) pairs.push_back({{i, j}, {row[i], row[j]}});
-  return pairs;
-}
-
-std::vector<Row> all_rows(const std::vector<Factor>& factors) {
-  std::vector<Row> rows = {{}};
-  for (const Factor& factor : factors) {
-    std::vector<Row> longer;
-    for (const Row& row : rows)
-      for (size_t value = 0; value < factor.size(); ++value) {
-        longer.push_back(row);
-        longer.back().push_back(value);
-      }
-    rows = std::move(longer);
+/// Draws that no library decides, so that they are the same everywhere.
+class Draw {
+ public:
+  size_t below(size_t n) {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX
+    return static_cast<size_t>((state_ >> 33) % n);
   }
-  return rows;
+
+ private:
+  uint64_t state_ = 1;
+};
+
+/// Appends those of `row`'s tuples with `left` more factors, from factor `first` on.
+void tuples_of(const Row& row, size_t first, size_t left, Tuple& tuple, std::vector<Tuple>& all) {
+  if (left == 0) {
+    all.push_back(tuple);
+    return;
+  }
+  for (size_t i = first; i < row.size(); ++i) {
+    if (row[i] == kOpen) continue;
+    tuple[i] = row[i];
+    tuples_of(row, i + 1, left - 1, tuple, all);
+    tuple[i] = kOpen;
+  }
 }
+
+class Cover {
+ public:
+  Cover(const std::vector<Factor>& factors, size_t strength,
+        const std::function<bool(const Row&)>& is_legal)
+      : factors_(factors), strength_(std::min(strength, factors.size())), is_legal_(is_legal) {
+    Tuple tuple(factors.size(), kOpen);
+    list(0, strength_, tuple);
+  }
+
+  std::vector<Row> rows() {
+    std::vector<Row> chosen;
+    while (!missing_.empty()) {
+      const Tuple first = *missing_.begin();
+      std::optional<Row> best;
+      size_t most = 0;
+      for (int candidate = 0; candidate < kCandidates; ++candidate) {
+        Row row = first;
+        if (!is_legal_(row) || !complete(row)) break;
+        const size_t news = new_tuples(row);
+        if (!best || news > most) best = row;
+        most = std::max(most, news);
+      }
+      missing_.erase(first);  // if it is in no legal row
+      if (!best) continue;
+      for (const Tuple& tuple : tuples(*best)) missing_.erase(tuple);
+      chosen.push_back(*best);
+    }
+    return chosen;
+  }
+
+ private:
+  static constexpr int kCandidates = 20;
+
+  /// All tuples of `left` more factors, from factor `first` on.
+  void list(size_t first, size_t left, Tuple& tuple) {
+    if (left == 0) {
+      missing_.insert(tuple);
+      return;
+    }
+    for (size_t i = first; i + left <= factors_.size(); ++i) {
+      for (tuple[i] = 0; tuple[i] < factors_[i].size(); ++tuple[i]) list(i + 1, left - 1, tuple);
+      tuple[i] = kOpen;
+    }
+  }
+
+  std::vector<Tuple> tuples(const Row& row) const {
+    std::vector<Tuple> all;
+    Tuple tuple(row.size(), kOpen);
+    tuples_of(row, 0, strength_, tuple, all);
+    return all;
+  }
+
+  size_t new_tuples(const Row& row) const {
+    const std::vector<Tuple> all = tuples(row);
+    return static_cast<size_t>(
+        std::ranges::count_if(all, [&](const Tuple& tuple) { return missing_.contains(tuple); }));
+  }
+
+  /// Chooses the open factors, one drawn after another, each as the value with the most new tuples
+  /// that leaves something legal. False if nothing is.
+  bool complete(Row& row) {
+    std::vector<size_t> open;
+    for (size_t i = 0; i < row.size(); ++i)
+      if (row[i] == kOpen) open.push_back(i);
+    if (open.empty()) return true;
+    const size_t factor = open[draw_.below(open.size())], values = factors_[factor].size();
+    std::vector<std::pair<size_t, size_t>> news;  // and the value
+    for (size_t i = 0, begin = draw_.below(values); i < values; ++i) {
+      row[factor] = (begin + i) % values;
+      if (is_legal_(row)) news.emplace_back(new_tuples(row), row[factor]);
+    }
+    std::ranges::stable_sort(news, std::greater<>{}, &std::pair<size_t, size_t>::first);
+    for (const auto& [count, value] : news) {
+      row[factor] = value;
+      if (complete(row)) return true;
+    }
+    row[factor] = kOpen;
+    return false;
+  }
+
+  const std::vector<Factor>& factors_;
+  size_t strength_;
+  const std::function<bool(const Row&)>& is_legal_;
+  std::set<Tuple> missing_;
+  Draw draw_;
+};
 
 }  // namespace
 
-std::vector<Row> pairwise(const std::vector<Factor>& factors,
+std::vector<Row> covering(const std::vector<Factor>& factors, size_t strength,
                           const std::function<bool(const Row&)>& is_legal) {
-  std::vector<Row> rows = all_rows(factors);
-  std::reverse(rows.begin(), rows.end());
-  std::erase_if(rows, [&](const Row& row) { return !is_legal(row); });
-  std::set<Pair> missing;
-  for (const Row& row : rows)
-    for (const Pair& pair : pairs_of(row)) missing.insert(pair);
-  const auto new_pairs = [&](const Row& row) {
-    const std::vector<Pair> pairs = pairs_of(row);
-    return std::count_if(pairs.begin(), pairs.end(),
-                         [&](const Pair& pair) { return missing.contains(pair); });
-  };
-  std::vector<Row> chosen;
-  while (!missing.empty()) {
-    std::vector<int64_t> news;
-    for (const Row& row : rows) news.push_back(new_pairs(row));
-    chosen.push_back(
-        rows[static_cast<size_t>(std::max_element(news.begin(), news.end()) - news.begin())]);
-    for (const Pair& pair : pairs_of(chosen.back())) missing.erase(pair);
-  }
-  return chosen;
+  return Cover(factors, strength, is_legal).rows();
 }
 
 std::string flags_of(const std::vector<Factor>& factors, const Row& row) {
