@@ -1,4 +1,4 @@
-// Chapters 01 to 05: bytes written out. That they are as predicted: predicted.txt.
+// Chapters 01 to 05: bytes written out. That they are as predicted: ../layouts.txt.
 #include "tests/common/memory.h"
 
 namespace ladder::test {

@@ -1,5 +1,5 @@
 // What a resume needs, in chapters 01, 02 and 03: without it a run goes on as another. That
-// resumed runs have the same bits: equal_runs.txt.
+// resumed runs have the same bits: ../layouts.txt.
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {

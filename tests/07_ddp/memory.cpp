@@ -1,5 +1,5 @@
 // 07 to 10, 18 and 30: bytes of one rank are those of 06; and bytes of 07 to 10, written out. That
-// bytes are as predicted: predicted.txt.
+// bytes are as predicted: ../layouts.txt.
 #include "tests/common/memory.h"
 
 #include "tests/common/ranks.h"

@@ -1,5 +1,5 @@
 // 07 to 10, 18 and 30: what bytes on the wire are counted; and those of 07, written out. That they
-// are as predicted: predicted.txt.
+// are as predicted: ../layouts.txt.
 #include "tests/common/memory.h"
 #include "tests/common/ranks.h"
 

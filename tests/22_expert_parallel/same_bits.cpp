@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/common/pairwise.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -33,27 +32,6 @@ class ExpertRuns : public SameTraceSmall {
     return "--model moe-nano --batch 16 --clip 1 " + flags;
   }
 };
-
-// Ranks that share experts, their copies, micro-batches, how tokens are routed, what is computed
-// again, and when gradients travel: each pair of their values.
-TEST_F(ExpertRuns, EachPairOfValues) {
-  const std::vector<Factor> factors = {
-      {"--ep 1", "--ep 2", "--ep 4", "--ep 8"},
-      {"1", "2", "4", "8"},
-      {"", "--micro-batch 1", "--micro-batch 2"},
-      {std::begin(kRoutings), std::end(kRoutings)},
-      {"", "--recompute full", "--recompute selective --threads 2"},
-      {"", "--ddp bucketed"}};
-  const auto is_legal = [](const Row& row) { return row[0] + row[1] <= 3; };
-  std::vector<Trace> alone;
-  for (const std::string& routing : kRoutings) alone.push_back(one(routing));
-  for (const Row& row : pairwise(factors, is_legal)) {
-    const std::string ours =
-        fmt::format("{} --ranks {} {} {} {} {}", factors[0][row[0]], 1 << (row[0] + row[1]),
-                    factors[2][row[2]], kRoutings[row[3]], factors[4][row[4]], factors[5][row[5]]);
-    EXPECT_TRUE(same_trace(alone[row[3]], shared(ours))) << ours;
-  }
-}
 
 // Load, MaxVio, losses of routers and what is dropped are those of all ranks' sequences.
 TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {

@@ -1,5 +1,5 @@
 // 26_packing: documents of one length have the bits of 06 at that length; and what it refuses of
-// files. Packed and unpacked rows: equal_runs.txt.
+// files. Packed and unpacked rows: ../layouts.txt.
 #include <fmt/format.h>
 
 #include "common/data/text.h"

@@ -1,4 +1,4 @@
-// 27_data_order with processes as ranks, under mpirun. Their bits: mpi_runs.txt.
+// 27_data_order with processes as ranks, under mpirun. Their bits: ../layouts.txt.
 #include "tests/common/programs.h"
 
 namespace ladder::test {

@@ -1,7 +1,7 @@
-// Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt, for
-// ThreadSanitizer tests/*/threads_runs.txt, on the CUDA kernels tests/*/cuda_runs.txt, and under
-// mpirun tests/*/mpi_runs.txt. A test of a table is one of GoogleTest, on each of the models that
-// stand above it.
+// Runs that must have other bits, or the same where tests/layouts.txt cannot say it, as tables do:
+// tests/*/equal_runs.txt, on the CUDA kernels tests/*/cuda_runs.txt, and under mpirun
+// tests/*/mpi_runs.txt. A test of a table is one of GoogleTest, on each of the models that stand
+// above it.
 //
 // Two words stand for several chapters, and a test with such a word is a test for each of them:
 // `ranks` for those of tests/common/ranks.h, and `06_checkpointing+` for all that descend from

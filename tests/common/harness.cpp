@@ -136,10 +136,8 @@ TEST(Pairwise, EveryPairOccurs) {
 
 // a = 2 goes with b = 0 only. So it meets no other b, and all that it may meet.
 TEST(Pairwise, WhatIsIllegalIsNotChosenAndWhatIsLeftIs) {
-  const std::vector<Row> rows =
-      covering(kFactors, 2, [](const Row& row) {
-        return row[0] != 2 || row[1] == 0 || row[1] == kOpen;
-      });
+  const std::vector<Row> rows = covering(
+      kFactors, 2, [](const Row& row) { return row[0] != 2 || row[1] == 0 || row[1] == kOpen; });
   EXPECT_TRUE(meet(rows, 0, 2, 1, 0));
   for (const size_t b : {1, 2, 3}) EXPECT_FALSE(meet(rows, 0, 2, 1, b));
   for (const size_t d : {0, 1, 2}) EXPECT_TRUE(meet(rows, 0, 2, 3, d));

@@ -115,8 +115,10 @@ std::vector<Block> read_blocks(const std::filesystem::path& table) {
     } else {
       CHECK(!blocks.empty(), "no chapter above: {}", line);
       Block& block = blocks.back();
-      const std::map<std::string, std::string*> texts = {
-          {"with", &block.with}, {"text", &block.text}, {"small", &block.small}, {"cuda", &block.cuda}};
+      const std::map<std::string, std::string*> texts = {{"with", &block.with},
+                                                         {"text", &block.text},
+                                                         {"small", &block.small},
+                                                         {"cuda", &block.cuda}};
       const std::map<std::string, std::vector<std::vector<Item>>*> conditions = {
           {"never", &block.never}, {"like", &block.like}};
       if (is_axis) {

@@ -20,17 +20,17 @@ enum class Draw {
 
 /// A run whose bits its root decides.
 struct Layout {
-  std::string given;  ///< flags that the root has, too
-  std::string own;    ///< those that it has not
-  std::string other;  ///< another layout of the same root, for a run that goes on
+  std::string given;                   ///< flags that the root has, too
+  std::string own;                     ///< those that it has not
+  std::string other;                   ///< another layout of the same root, for a run that goes on
   std::vector<std::string> unknown{};  ///< parts of the report that nobody predicts
-  bool like_root = false;  ///< its memory is the root's, too
-  bool processes = false;  ///< mpirun starts its ranks
+  bool like_root = false;              ///< its memory is the root's, too
+  bool processes = false;              ///< mpirun starts its ranks
 };
 
 struct Layouts {
-  std::string name, chapter, root;  ///< chapters, but for the first
-  std::string text;                 ///< how many bytes the text has
+  std::string name, chapter, root;            ///< chapters, but for the first
+  std::string text;                           ///< how many bytes the text has
   std::function<std::vector<Layout>()> rows;  ///< draws them
 };
 

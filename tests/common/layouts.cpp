@@ -36,7 +36,7 @@ std::vector<Layouts> drawn() {
   return all;
 }
 
-/// What a run leaves behind.
+/// What a run leaves behind: also the bytes of its files.
 struct Left {
   Trace trace;
   nlohmann::json report{};
@@ -103,7 +103,9 @@ class LayoutRuns : public SameTrace, public ::testing::WithParamInterface<Layout
 };
 
 TEST_P(LayoutRuns, KeepEveryPromise) {
-  for (const Layout& row : GetParam().rows()) {
+  const std::vector<Layout> rows = GetParam().rows();
+  if (by_night()) fmt::print("layouts of {}: {}\n", GetParam().name, rows.size());
+  for (const Layout& row : rows) {
     SCOPED_TRACE(GetParam().chapter + " " + row.given + row.own);
     expect_promises(row);
     if (HasFailure()) return;  // others would say the same, at length

@@ -19,8 +19,9 @@ using Row = std::vector<size_t>;
 constexpr size_t kOpen = SIZE_MAX;
 
 /// A choice of the legal rows in which each `strength` values of as many factors meet that meet in
-/// any of them: 1 for each value, 2 for each pair, 3 for each triple. is_legal() also sees rows with
-/// open factors, and says whether what is chosen may stand together. The choice is always the same.
+/// any of them: 1 for each value, 2 for each pair, 3 for each triple. is_legal() also sees rows
+/// with open factors, and says whether what is chosen may stand together. The choice is always the
+/// same.
 std::vector<Row> covering(const std::vector<Factor>& factors, size_t strength,
                           const std::function<bool(const Row&)>& is_legal);
 

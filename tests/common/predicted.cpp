@@ -1,5 +1,5 @@
-// Runs whose reports must have equal predicted and counted bytes. Tables list the runs:
-// tests/*/predicted.txt.
+// Runs whose reports must have equal predicted and counted bytes, and that tests/layouts.txt does
+// not draw. Tables list them: tests/*/predicted.txt.
 //
 //   with --layers 4          flags of all runs of the table
 //   of 06_checkpointing --steps 1     begins a test: a chapter, or a word for several as in
