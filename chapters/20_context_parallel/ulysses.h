@@ -46,8 +46,7 @@ class UlyssesAttention : public SharedAttention {
   }
   ContextTraffic traffic() const override {
     const int64_t whole = size_of(s.dtype) * (s.own.cp - 1) * s.own.size() * (s.qkv() + s.q());
-    const int64_t bytes = whole / s.own.cp;
-    return {.forward = bytes, .backward = 2 * bytes};
+    return {.forward = whole / s.own.cp, .backward = 2 * whole / s.own.cp};
   }
 
   void forward(const Ctx& ctx, const AttnSaved& saved) override {

@@ -25,7 +25,7 @@ struct Axis {
 using Item = std::vector<std::string>;
 
 struct Block {
-  std::string name, chapter, root, with{}, text{}, small{}, cuda{};
+  std::string name, chapter, root, with{}, text = "1200", small{}, cuda{};
   std::vector<Axis> axes{};
   std::vector<std::vector<Item>> never{}, like{};
   std::vector<std::pair<std::string, std::vector<Item>>> unknown{};

@@ -50,8 +50,7 @@ class LayoutRuns : public SameTrace, public ::testing::WithParamInterface<Layout
 
   LayoutRuns() {
     const std::string text = read("text.txt");
-    const size_t bytes = std::stoul("0" + GetParam().text);
-    write("text.txt", (text + text).substr(0, bytes > 0 ? bytes : 1200));
+    write("text.txt", (text + text).substr(0, std::stoul(GetParam().text)));
   }
 
   Left run(const Program& program, const std::string& flags, Range range) const {

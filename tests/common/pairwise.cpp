@@ -8,9 +8,6 @@
 namespace ladder::test {
 namespace {
 
-/// A row that is open but for a few factors.
-using Tuple = Row;
-
 /// Draws that no library decides, so that they are the same everywhere.
 class Draw {
  public:
@@ -24,7 +21,7 @@ class Draw {
 };
 
 /// Appends those of `row`'s tuples with `left` more factors, from factor `first` on.
-void tuples_of(const Row& row, size_t first, size_t left, Tuple& tuple, std::vector<Tuple>& all) {
+void tuples_of(const Row& row, size_t first, size_t left, Row& tuple, std::vector<Row>& all) {
   if (left == 0) {
     all.push_back(tuple);
     return;
@@ -42,14 +39,14 @@ class Cover {
   Cover(const std::vector<Factor>& factors, size_t strength,
         const std::function<bool(const Row&)>& is_legal)
       : factors_(factors), strength_(std::min(strength, factors.size())), is_legal_(is_legal) {
-    Tuple tuple(factors.size(), kOpen);
+    Row tuple(factors.size(), kOpen);
     list(0, strength_, tuple);
   }
 
   std::vector<Row> rows() {
     std::vector<Row> chosen;
     while (!missing_.empty()) {
-      const Tuple first = *missing_.begin();
+      const Row first = *missing_.begin();
       std::optional<Row> best;
       size_t most = 0;
       for (int candidate = 0; candidate < kCandidates; ++candidate) {
@@ -61,7 +58,7 @@ class Cover {
       }
       missing_.erase(first);  // if it is in no legal row
       if (!best) continue;
-      for (const Tuple& tuple : tuples(*best)) missing_.erase(tuple);
+      for (const Row& tuple : tuples(*best)) missing_.erase(tuple);
       chosen.push_back(*best);
     }
     return chosen;
@@ -71,7 +68,7 @@ class Cover {
   static constexpr int kCandidates = 20;
 
   /// All tuples of `left` more factors, from factor `first` on.
-  void list(size_t first, size_t left, Tuple& tuple) {
+  void list(size_t first, size_t left, Row& tuple) {
     if (left == 0) {
       missing_.insert(tuple);
       return;
@@ -82,17 +79,17 @@ class Cover {
     }
   }
 
-  std::vector<Tuple> tuples(const Row& row) const {
-    std::vector<Tuple> all;
-    Tuple tuple(row.size(), kOpen);
+  std::vector<Row> tuples(const Row& row) const {
+    std::vector<Row> all;
+    Row tuple(row.size(), kOpen);
     tuples_of(row, 0, strength_, tuple, all);
     return all;
   }
 
   size_t new_tuples(const Row& row) const {
-    const std::vector<Tuple> all = tuples(row);
+    const std::vector<Row> all = tuples(row);
     return static_cast<size_t>(
-        std::ranges::count_if(all, [&](const Tuple& tuple) { return missing_.contains(tuple); }));
+        std::ranges::count_if(all, [&](const Row& tuple) { return missing_.contains(tuple); }));
   }
 
   /// Chooses the open factors, one drawn after another, each as the value with the most new tuples
@@ -120,7 +117,7 @@ class Cover {
   const std::vector<Factor>& factors_;
   size_t strength_;
   const std::function<bool(const Row&)>& is_legal_;
-  std::set<Tuple> missing_;
+  std::set<Row> missing_;
   Draw draw_;
 };
 
