@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "chapters/21_moe/experts.h"
-#include "chapters/22_expert_parallel/all_to_all.h"
 #include "chapters/22_expert_parallel/exchange_memory.h"
+#include "common/comm/all_to_all_rows.h"
 #include "common/comm/comm.h"
 #include "common/run/log.h"
 #include "kernels/context.h"

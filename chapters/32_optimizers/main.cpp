@@ -1,5 +1,5 @@
 // 32_optimizers: what an update reads decides who can own it. Lion and 8-bit AdamW update a rank's
-// chunks, as AdamW does. Adafactor wants whole tensors, so one rank.
+// chunks, as AdamW does. Adafactor wants whole tensors, so one rank. A matrix of Muon has an owner.
 
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
@@ -39,7 +39,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("32_optimizers: what an update reads: an element, a block, rows and columns")
+  CommandLine("32_optimizers: what an update reads: an element, a block, a matrix")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp);
   return o;
@@ -61,6 +61,7 @@ struct Layout {
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  Schedule matrix_schedule{o.schedule, o.optimizer.muon.peak(o.run.lr), o.run.steps, tokens};
   int64_t N = o.run.ranks;                    ///< ranks
   int64_t share = o.ddp.share(batch, N);      ///< local batch: a rank's sequences of a step
   int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
@@ -90,7 +91,7 @@ struct Memory {
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
-  Optimizers optimizer{arena, layout.local, o.sgd, o.optimizer};
+  Optimizers optimizer{arena, layout.local, o.sgd, o.optimizer, comm};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
@@ -108,7 +109,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.local.size(), o.precision);
-  bytes[Mem::Optim] = Optimizers::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -116,6 +116,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
+  Optimizers::add_bytes(bytes, layout.shard, o.sgd, o.optimizer);
   return bytes;
 }
 
@@ -270,7 +271,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   if (bad.empty()) {
     for (const Tensor& chunk : layout.local.sections_of(grads))
       clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
-    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr, layout.matrix_schedule.lr(step));
     m.weights.refresh(m.ctx, layout.local);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
@@ -321,6 +322,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(run.log.extra());
   report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_traffic(run.log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
+  m.optimizer.report(run.log);
   run.finish(validate(layout, m, text));
 }
 

@@ -29,7 +29,9 @@ const std::vector<Branch>& branches() {
        {"--events", "--event-clock", "--peak-tflops", "--watch-every", "--alarms",
         "--alarm-deviations", "--rewind", "--skip-batches", "--plant"}},
       {"30_hsdp", {"--replicas"}},
-      {"32_optimizers", {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor"}},
+      {"32_optimizers",
+       {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor", "--optimizer muon",
+        "--muon-lr", "--muon-momentum", "--adjust-lr"}},
       {"34_scaling", {"--mup", "--coordinates"}}};
   return all;
 }
