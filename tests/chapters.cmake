@@ -101,5 +101,6 @@ chapter_tests(22_expert_parallel
 chapter_tests(30_hsdp
   memory bytes.cpp)
 chapter_tests(32_optimizers
+  code muon.cpp
   equiv resume.cpp
   memory memory.cpp)

@@ -12,7 +12,8 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadOptimizer, ::testing::ValuesIn(some_chapter
 TEST_P(BadOptimizer, CheckpointOfAnother) {
   const std::string flags = "--layers 1 --channels 16 --heads 2 --optimizer ";
   std::vector<std::string> names = {"sgd", "sgd --momentum 0.9", "adamw"};
-  if (GetParam() == "32_optimizers") names.insert(names.end(), {"lion", "adafactor", "adamw8bit"});
+  if (GetParam() == "32_optimizers")
+    names.insert(names.end(), {"lion", "adafactor", "adamw8bit", "muon"});
   for (size_t i = 0; i < names.size(); ++i)
     train(GetParam(), flags + names[i] + " --steps 1 --save of" + std::to_string(i));
   // Every pair where an optimizer is new; other chapters try each with one other.

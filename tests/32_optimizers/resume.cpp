@@ -7,7 +7,7 @@ namespace {
 class OptimizersControls : public SameTraceSmall {};
 
 TEST_F(OptimizersControls, ResumeNeedsTheirStates) {
-  for (const std::string name : {"lion", "adafactor", "adamw8bit"}) {
+  for (const std::string name : {"lion", "adafactor", "adamw8bit", "muon"}) {
     const std::string flags = "--optimizer " + name;
     const Trace whole = trace("32_optimizers", flags);
     trace("32_optimizers", flags + " --save half", {0, kHalf});
@@ -27,6 +27,17 @@ TEST_F(OptimizersControls, ResumeNeedsTheCountOfUpdates) {
     const Trace then = trace("32_optimizers", flags + " --load half", {kHalf, kSteps});
     EXPECT_TRUE(different_trace(whole, then)) << name;
   }
+}
+
+// Moonlight's momentum, m = beta m + g, is 20 times as long, and its next steps are others.
+TEST_F(OptimizersControls, MuonsMomentumOfAnotherFormIsRefused) {
+  const std::string flags = "--optimizer muon";
+  trace("32_optimizers", flags + " --save half", {0, kHalf});
+  set_state(path("half"), "optimizer", {{"name", "muon"}, {"updates", kHalf}, {"momentum", "sum"}});
+  const Ended ended = run("32_optimizers", small_run(flags + " --load half"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("momentum of the form \"sum\"; legal is \"lerp\""), std::string::npos)
+      << ended.err;
 }
 
 }  // namespace
