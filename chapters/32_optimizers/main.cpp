@@ -116,7 +116,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
-  Optimizers::add_bytes(bytes, layout.shard, o.sgd, o.optimizer);
+  Optimizers::add_bytes(bytes, layout.local, o.sgd, o.optimizer);
   return bytes;
 }
 

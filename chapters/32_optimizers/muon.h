@@ -128,7 +128,7 @@ class Muon {
   static const char* form() { return "lerp"; }
 
   /// Of this rank's last update: bytes sent and operations, and the operations of all owners.
-  void report(RunLog& log) const {
+  void report(Log& log) const {
     const bool any = flops_ > 0 || sent_ > 0;
     const int64_t rank = group_->rank();
     std::vector<int64_t> owners;

@@ -116,7 +116,7 @@ class Optimizers {
   }
   bool needs_state() const { return kind_ != OptimizersKind::Sgd; }
 
-  void report(RunLog& log) const {
+  void report(Log& log) const {
     if (auto* const muon = std::get_if<Muon>(&rule_)) muon->report(log);
   }
 

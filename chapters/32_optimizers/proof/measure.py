@@ -1,9 +1,9 @@
-"""The measured table of chapter 32: what each optimizer keeps."""
+"""The measured table of chapter 32: what each optimizer keeps, and what Muon sends and computes."""
 
 from measure import run, short_text, table
 
-FLAGS = "--model small --batch 8 --steps 2 --threads 1"
-OPTIMIZERS = {"adamw": "$8P$", "lion": "$4P$", "adamw8bit": "$(2+8/64)P$", "adafactor": "$4\\sum(R+N)$"}
+FLAGS = "--model tiny --batch 8 --steps 2 --threads 1"
+OPTIMIZERS = {"adamw": "$8P$", "lion": "$4P$", "adamw8bit": "$(2+8/64)P$", "adafactor": "$4\\sum(R+N)$", "muon": "$8P$"}
 
 
 def states(text):
@@ -18,5 +18,20 @@ def states(text):
     return table(["`--optimizer`", "ranks", "Optim", "predicted, bytes", "measured, bytes", "hash"], rows)
 
 
+def muon(text):
+    """What Muon sends and computes, beside the formulas."""
+    rows = []
+    for ranks in (1, 2, 4, 8):
+        r = run("32_optimizers", f"{FLAGS} --ranks {ranks} --optimizer muon", text)
+        got = r.report["extra"]["muon"]
+        owners = got["flops_of_owners"]
+        rows.append([ranks, *(f"{got[what][how]:,}" for what in ("sent", "flops") for how in ("predicted", "measured")),
+                     f"{max(owners) * ranks / sum(owners):.2f}", f"`{r.hash[-1]}`"])
+    return table(["ranks", "bytes sent for matrices, predicted", "measured", "operations of rank 0, predicted",
+                  "measured", "most work of an owner to the mean", "hash"], rows)
+
+
 def measure():
-    return f"`{FLAGS}`, on the first pages of the text:\n\n{states(short_text(8, 256))}"
+    text = short_text(8, 256)
+    return (f"`{FLAGS}`, on the first pages of the text:\n\n{states(text)}\n\n"
+            f"Muon, in one update:\n\n{muon(text)}")
