@@ -77,14 +77,14 @@ def shape(width, depth):
 
 # ---- coordinates ---------------------------------------------------------------------------------
 
-WIDTHS, DEPTHS, BASE = (32, 64, 128, 256), (2, 4, 8, 16), (32, 2)
+WIDTHS, DEPTHS, BASE = (16, 32, 64, 128), (2, 4, 8, 16), (16, 2)
 RULES = {"SP": lambda width, depth: "", "muP": lambda width, depth: f"--mup {BASE[0]},{depth}",
          "CompleteP": lambda width, depth: f"--mup {BASE[0]},{BASE[1]}"}
 
 
 def coordinates():
     """{rule: (sizes of the logits over WIDTHS, of the last stream over DEPTHS)} after four steps."""
-    flags = "--lr 4e-3 --steps 4 --coordinates"
+    flags = "--lr 8e-3 --steps 4 --coordinates"
     found = {}
     for rule, mup in RULES.items():
         wide = reports([f"{flags} {shape(w, BASE[1])} {mup(w, BASE[1])}" for w in WIDTHS])
@@ -97,7 +97,7 @@ def coordinates():
 # ---- transfer ------------------------------------------------------------------------------------
 
 RATES = [2.0**-k for k in range(10, 2, -1)]
-STEPS = 400
+STEPS = 200
 
 
 def transfer():
