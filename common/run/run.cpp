@@ -8,7 +8,7 @@ Run::Run(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, 
     : options_(options),
       control_(comm && comm->size() > 1 ? comm->split(0, comm->rank()) : nullptr),
       saver(options_, ctx, log, comm ? comm->rank() : 0),
-      log(options_, std::move(plan), arena, ctx, comm) {
+      log{options_, std::move(plan), arena, ctx, comm} {
   if (const std::string changed = saver.changed(); !changed.empty())
     log.note(fmt::format("note: {} was written with {}", options_.load, changed));
 }
