@@ -94,7 +94,9 @@ class Optimizer {
 
   OptimizerKind kind_;
   Rule rule_;
-  int64_t updates_ = 0;
+
+ protected:
+  int64_t updates_ = 0;  ///< of a chapter's own step(), too
 };
 
 }  // namespace ladder

@@ -6,7 +6,7 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/34_scaling/coordinates.h"
-#include "chapters/34_scaling/scaled_adamw.h"
+#include "chapters/34_scaling/scaled_optimizer.h"
 #include "chapters/34_scaling/scaling.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -73,7 +73,7 @@ struct Memory {
   GptTensors w = layout.params.view(params);  // the same, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
-  ScaledAdamW optimizer{arena, layout.params, layout.scaling, o.sgd, o.optimizer};
+  ScaledOptimizer optimizer{arena, layout.params, layout.scaling, o.sgd, o.optimizer};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B): a loss for each sequence, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
@@ -89,7 +89,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
-  bytes[Mem::Optim] = ScaledAdamW::bytes(layout.params);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS) + 8 * Scaling::kFolds * kLimbs + scratch_bytes(o.run);

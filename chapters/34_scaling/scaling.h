@@ -64,9 +64,12 @@ class Scaling {
       throw UserError("--mup {}: the base's width must be a multiple of {}, the channels of a head",
                       width, config.head_size());
     if (config.tied_head) throw UserError("--mup is not for a tied head");
+    is_on_ = true;
     m_ = static_cast<double>(config.channels) / static_cast<double>(width);
     d_ = static_cast<double>(config.layers) / static_cast<double>(depth);
   }
+
+  bool is_on() const { return is_on_; }  ///< whether there is --mup
 
   /// The factor c of forward that a parameter has absorbed.
   double fold(Role role) const {
@@ -129,6 +132,7 @@ class Scaling {
     return number;
   }
 
+  bool is_on_ = false;
   double m_ = 1, d_ = 1;
 };
 

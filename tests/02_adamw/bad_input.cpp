@@ -21,8 +21,13 @@ TEST_P(BadOptimizer, CheckpointOfAnother) {
   const size_t others = is_new ? names.size() - 1 : 1;
   for (size_t i = 0; i < names.size(); ++i)
     for (size_t d = 1; d <= others; ++d) {
-      const std::string other = std::to_string((i + d) % names.size());
-      expect_refused({flags + names[i] + " --load of" + other, "optimizer.safetensors"});
+      const size_t other = (i + d) % names.size();
+      // AdamW and Muon keep tensors of the same names and sizes: their state tells them apart.
+      const auto two_moments = [&](size_t k) { return names[k] == "adamw" || names[k] == "muon"; };
+      const bool same_tensors = two_moments(i) && two_moments(other);
+      expect_refused(
+          {flags + names[i] + " --load of" + std::to_string(other),
+           same_tensors ? "its state optimizer: of --optimizer" : "optimizer.safetensors"});
     }
 }
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 from pathlib import Path
 
 from calls import FromAFolder
@@ -20,7 +19,6 @@ from house import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 import gpu_measure  # noqa: E402
 import gpu_runs  # noqa: E402
-import nightly  # noqa: E402
 import readme_commands  # noqa: E402
 
 
@@ -94,33 +92,6 @@ exit $((FAIL > 0))
             self.assertIn(f"{field} {value}, not", said)
         self.assertIn("exit status 3", self.bits(status=3)[1])
 
-    def test_a_night(self):
-        """What a run is called, and who is seen to have other bits: a program whose hash is its ranks'."""
-        self.pretend("ch06_checkpointing", "ch07_ddp", text="""#!/bin/sh
-for word; do [ "$last" = --ranks ] && ranks=$word; [ "$last" = --fault ] && ranks=9; last=$word; done
-for i in $(seq 20); do echo "loss $((${ranks-1} > 2))"; done >"$last"
-""")
-        (self.here / "bin").symlink_to(self.programs)
-        with unittest.mock.patch.object(nightly, "ROOT", self.here):
-            work = nightly.Workplace(self.here)
-            run = lambda ranks, own: work.judge(nightly.Run("t", "07_ddp", "thread", ranks, nightly.NANO, own))
-            self.assertTrue(run(2, "--micro-batch 1")[0])
-            self.assertEqual(run(2, "--micro-batch 1"), (True, "as before"))
-            self.assertEqual(run(4, "--micro-batch 1"), (False, "differs in step 0"))
-            self.assertTrue(run(2, nightly.lost("all_reduce"))[0])
-            self.pretend("ch07_ddp", text=(self.programs / "ch07_ddp").read_text().replace("ranks=9", "ranks=1"))
-            self.assertEqual(run(4, nightly.lost("all_reduce", 3)), (False, "the fault is not seen"))
-
-    def test_a_night_without_all_programs_is_none(self):
-        """A page would say of some chapters that all is well, and nothing of the others."""
-        self.pretend("ch07_ddp")
-        (self.here / "bin").symlink_to(self.programs)
-        with unittest.mock.patch.object(nightly, "ROOT", self.here), contextlib.redirect_stderr(io.StringIO()) as err:
-            with self.assertRaises(SystemExit) as ended:
-                nightly.same_bits(nightly.mesh, self.here)
-        self.assertEqual((ended.exception.code, self.left()), (2, ["bin"]))
-        self.assertRegex(err.getvalue(), r"^nightly.sh: not built: 06_checkpointing, 13_3d_parallel in [^\n]*\n$")
-
 
 class Tables(unittest.TestCase):
     def test_gpu_check_names_what_is_there(self):
@@ -132,13 +103,6 @@ class Tables(unittest.TestCase):
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
         script = (ROOT / "scripts/gpu_check.sh").read_text()
         self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
-
-    def test_the_night_has_chapters_that_are_there(self):
-        for part in nightly.LAYOUTS:
-            runs = list(part())
-            self.assertTrue(any(run.is_control for run in runs))
-            self.assertRegex(nightly.told(part.__name__), "^(chapter|the same)")
-            self.assertTrue(all((ROOT / "chapters" / run.chapter).is_dir() for run in runs))
 
 
 class ReadmeCommands(unittest.TestCase):

@@ -63,7 +63,7 @@ class Taken(unittest.TestCase):
 
     def test_a_line_is_told_by_the_number_that_the_student_sees(self):
         text = "// mine\n\n" + finish("one();\n    two();")
-        line = next(i for i, line in enumerate(text.split("\n"), 1) if "void finish(" in line)
+        line = next(i for i, line in enumerate(text.split("\n"), 1) if "void wait(" in line)
         self.assertIn(f'#line {line} "zero1.h"\n\n    one();', self.merged(text))
 
     def test_nothing_outside_of_bodies(self):
@@ -111,8 +111,8 @@ class Refused(unittest.TestCase):
                 demand_closed(whole, whole.replace(body, (seen or body).replace("PUSH", push).replace("POP", pop)), ZERO1)
 
     def test_a_function_that_is_not_there(self):
-        text = finish("").replace("void finish(const Ctx& ctx, Tensor grads)", "void finish(const Ctx& ctx, Tensor all)")
-        with self.assertRaisesRegex(NotTaken, "the function that begins with `void finish .*` is not there"):
+        text = finish("").replace("void wait(const Ctx& ctx, Tensor grads)", "void wait(const Ctx& ctx, Tensor all)")
+        with self.assertRaisesRegex(NotTaken, "the function that begins with `void wait .*` is not there"):
             merged(find("08", ROOT), ZERO1, text)
 
     def test_another_encoding(self):
