@@ -41,6 +41,9 @@ struct AttentionColumns {
   static constexpr AttentionColumns apart(int64_t NKV, int64_t r) {
     return {{NKV, r, 0}, {NKV, 2, 0}, {NKV, 2, 1}};
   }
+  static constexpr AttentionColumns cached(int64_t NKV, int64_t r) {
+    return {together(NKV, r).q, apart(NKV, r).k, apart(NKV, r).v};
+  }
 };
 
 /// The rows of one head, one for each token.
@@ -81,6 +84,12 @@ constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_
 constexpr AttentionPlace whole_sequence(int64_t T) { return {T, {0, T / 2}, 0}; }
 constexpr Extents piece_of(Extents s) {
   s.Tq = s.Tk = s.T;
+  return s;
+}
+/// One sequence, of which the keys up to the last query exist.
+constexpr Extents piece_of(Extents s, const CachedPlace& place) {
+  s.B = 1;
+  s.Tk = place.first + s.Tq;
   return s;
 }
 

@@ -117,6 +117,11 @@ constexpr Cost attention_piece_backward(int64_t B, int64_t Tq, int64_t Tk, int64
   return {.bytes = kFloat * B * 4 * (Tq * NH * HS + Tk * NKV * HS),
           .flops = B * NH * pairs * (10 * HS + 6)};
 }
+/// m queries over the keys and values of n tokens, the last of which are theirs.
+constexpr Cost attention_cached(int64_t m, int64_t n, int64_t NH, int64_t NKV, int64_t HS) {
+  return {.bytes = kFloat * 2 * (m * NH * HS + n * NKV * HS),
+          .flops = NH * (m * n - m * (m - 1) / 2) * (4 * HS + 5)};
+}
 /// Per query and head: two factors (6), and two products and a sum for each column and for l.
 constexpr Cost attention_merge(int64_t B, int64_t T, int64_t NH, int64_t HS) {
   return {.bytes = kFloat * 3 * B * T * NH * (HS + 2), .flops = B * T * NH * (3 * HS + 9)};

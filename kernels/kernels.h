@@ -93,6 +93,13 @@ struct AttentionPlace {
   int64_t keys = 0;                  ///< the first key
 };
 
+/// The queries of attention_cached are tokens first, first + 1, ... of a sequence of T tokens, of
+/// which the later ones need not exist yet.
+struct CachedPlace {
+  int64_t T = 0;
+  int64_t first = 0;
+};
+
 /// How a router scores experts, and how it weighs those that a token takes (chapter 21).
 struct RouteRule {
   bool sigmoid;      ///< scores are logistic functions (arXiv 2412.19437); else softmax
@@ -324,6 +331,16 @@ struct Kernels {
   /// out(B,Tq,NH*HS) lse(B,NH,Tq):wide NKV|NH
   void (*attention_piece_backward)(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
                                    Tensor kv, Tensor out, Tensor lse, const AttentionPlace&);
+
+  // ---- attention of a text that still grows (chapter 31) ----------------------------------
+  /// The rows of `out` that attention_forward computes for tokens first, first + 1, ... of a
+  /// sequence of T tokens. The cache holds keys and values of all tokens up to them, these
+  /// included, as kv of a piece; nothing behind them is read. Of qkv the queries are read. T is the
+  /// length from which chunks of keys come: chunks that no token has reached are absent. On a GPU
+  /// there are no chunks. out(Tq,NH*HS) qkv(Tq,(NH+2*NKV)*HS) cache(P,2*NKV*HS) NH[1..] first[0..]
+  /// T[1..] NKV|NH
+  void (*attention_cached)(const Ctx&, Tensor out, Tensor qkv, Tensor cache, int64_t heads,
+                           const CachedPlace&);
 
   /// to[r,g,to_column + i] = from[r,g,from_column + i] for i in [0, count), rounded to to's dtype.
   /// It takes queries, or keys and values, out of qkv, or puts them there.

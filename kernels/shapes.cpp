@@ -280,6 +280,12 @@ void check_more(Op op, const Arguments& given, const Extents& s) {
       for (const TokenRun& run : query_runs(*given.place, s.Tq))
         check_chunks(name, "queries", run.tokens.begin, run.tokens.size(), given.place->T);
       return check_chunks(name, "keys", given.place->keys, s.Tk, given.place->T);
+    case Op::attention_cached: {
+      const int64_t known = numbers[1] + s.Tq;
+      CHECK(s.Tq > 0 && known <= std::min(s.T, s.P), "{}: tokens {} to {} of {}, and a cache of {}",
+            name, numbers[1], known, s.T, s.P);
+      return;
+    }
     case Op::copy_columns: {
       const auto [to, from, count] = numbers;
       CHECK(to + count <= s.N && from + count <= s.M, "{}: {} columns from {} of {} to {} of {}",

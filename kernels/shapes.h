@@ -44,6 +44,10 @@ struct Arguments {
   void add(std::integral auto n) { numbers[static_cast<size_t>(number_count++)] = n; }
   void add(const Ctx& c) { ctx = &c; }
   void add(const AttentionPlace& p) { place = &p; }
+  void add(const CachedPlace& p) {
+    add(p.first);
+    add(p.T);
+  }
 };
 
 Extents check_shapes(Op op, const Arguments& given);

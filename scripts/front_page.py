@@ -58,6 +58,7 @@ ANSWERS = {
     "32_optimizers": "What does an update read: an element, a block, rows and columns, and who can then own it?",
     "34_scaling": "How does a rate that suits a small model suit a large one, and how large should that be?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
+    "31_generate": "How can text be written a token at a time, and have the bits of the forward that trained?",
     "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",
     "25_corpus": "Which documents are worth training on, and why must a choice depend on no order?",
 }

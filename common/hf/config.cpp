@@ -288,6 +288,43 @@ json hf_config(const GptConfig& config) {
   return {};
 }
 
+GptConfig config_of_hf(const json& theirs) {
+  const std::string type = model_type(theirs, {"gpt2", "llama", "mistral", "mixtral"});
+  const bool gpt2 = type == "gpt2";
+  const auto size = [&](const char* of_gpt2, const char* of_llama) {
+    return theirs.at(gpt2 ? of_gpt2 : of_llama).get<int64_t>();
+  };
+  GptConfig config{.name = type,
+                   .layers = size("n_layer", "num_hidden_layers"),
+                   .heads = size("n_head", "num_attention_heads"),
+                   .channels = size("n_embd", "hidden_size"),
+                   .seq_len = size("n_positions", "max_position_embeddings"),
+                   .positions = size("n_positions", "max_position_embeddings"),
+                   .vocab = size("vocab_size", "vocab_size"),
+                   .padded_vocab = padded(size("vocab_size", "vocab_size"))};
+  if (gpt2) return config;
+  config.kv_heads = value_or(theirs, "num_key_value_heads", config.heads);
+  config.hidden = theirs.at("intermediate_size");
+  config.norm = Norm::Rms;
+  config.mlp = Mlp::SwiGlu;
+  config.position = Position::Rope;
+  config.bias = false;
+  json angles =
+      value_or(theirs, "rope_parameters", value_or(theirs, "rope_scaling", json::object()));
+  config.rope.theta =
+      value_or(angles, "rope_theta", value_or(theirs, "rope_theta", config.rope.theta));
+  if (value_or(angles, "rope_type", "default") == "llama3")
+    config.rope = {.theta = config.rope.theta,
+                   .factor = angles.at("factor"),
+                   .low = angles.at("low_freq_factor"),
+                   .high = angles.at("high_freq_factor"),
+                   .original = angles.at("original_max_position_embeddings")};
+  if (type == "mixtral")
+    config.experts = {.count = theirs.at("num_local_experts"),
+                      .chosen = theirs.at("num_experts_per_tok")};
+  return config;
+}
+
 bool check_hf_config(const json& theirs, const GptConfig& config) {
   if (!theirs.is_object()) throw UserError("not the configuration of a model");
   switch (family(config)) {

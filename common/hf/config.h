@@ -12,6 +12,11 @@ namespace ladder {
 /// in transformers 4 and 5. For a mixture of both, it says that neither does.
 nlohmann::json hf_config(const GptConfig& config);
 
+/// The model that a config.json of GPT-2, LLaMA, Mistral or Mixtral describes, as far as its sizes
+/// go; check_hf_config() looks at the rest. Its seq_len is the longest text.
+/// @throws UserError; nlohmann::json::exception if a size is missing
+GptConfig config_of_hf(const nlohmann::json& theirs);
+
 /// Checks that a config.json describes this model: its sizes, and the function that Ladder computes
 /// with them. Anyone may have written the file. Keys that it lacks have the defaults of
 /// transformers.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <tuple>
 
 #include "common/comm/failure.h"
 #include "common/error.h"
@@ -147,16 +148,22 @@ struct OpenCheckpoint {
   SafetensorsReader optimizer;
 };
 
-/// @param dir has the files
-OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) {
-  Manifest manifest = Manifest::read(dir);
-  check_model(dir, manifest, state.gpt);
+/// The files of weights of a checkpoint, checked.
+std::vector<SafetensorsReader> open_weights(const fs::path& dir, const Manifest& manifest) {
   std::vector<SafetensorsReader> weights;
   for (const auto& [name, sum] : manifest.files) {
     if (name == kOptimizerFile) continue;
     weights.emplace_back((dir / name).string());
     check_sum(weights.back(), sum);
   }
+  return weights;
+}
+
+/// @param dir has the files
+OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) {
+  Manifest manifest = Manifest::read(dir);
+  check_model(dir, manifest, state.gpt);
+  std::vector<SafetensorsReader> weights = open_weights(dir, manifest);
   SafetensorsReader optimizer((dir / kOptimizerFile).string());
   check_sum(optimizer, manifest.files.at(kOptimizerFile));
   check_optimizer(optimizer, state);
@@ -230,6 +237,20 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   const FileSum sums[] = {weights->finish(), optimizer->finish()};
   small.commit(*generation, sums[0], sums[1]);
   return "";
+}
+
+void load_parameters(const Ctx& ctx, const std::string& path, const TrainingState& state) {
+  const auto found = with_checkpoint(path, [&](const fs::path& dir) {
+    Manifest manifest = Manifest::read(dir);
+    check_model(dir, manifest, state.gpt);
+    std::vector<SafetensorsReader> weights = open_weights(dir, manifest);
+    return std::tuple(dir, std::move(manifest), std::move(weights));
+  });
+  if (!found) return load_weights(ctx, path, state.gpt, state.layout, state.params);
+  const auto& [dir, manifest, weights] = *found;
+  const FoundWeights tensors = find_weights(weights, state.gpt);
+  set_states(dir, manifest, state);
+  copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {

@@ -47,6 +47,12 @@ class SmallStates {
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
                             int64_t steps);
 
+/// Reads the weights of a checkpoint, and the states that `state` names; what it does not name is
+/// left aside without a note, the optimizer too. For programs that train nothing, on one rank. If
+/// `path` holds no checkpoint, load_weights reads weights alone.
+/// @throws UserError as load_checkpoint
+void load_parameters(const Ctx& ctx, const std::string& path, const TrainingState& state);
+
 /// Reads what was saved. Every rank reads the parts that it holds. If the checkpoint has a state
 /// that `state` does not name, because another chapter wrote it, that state is skipped. A needed
 /// state that the checkpoint lacks is an error; any other stays as it is. stderr says what was

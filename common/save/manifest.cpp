@@ -106,6 +106,39 @@ json Manifest::sizes_of(const GptConfig& config) {
   return sizes;
 }
 
+GptConfig Manifest::config_of(const json& sizes, int64_t seq_len) {
+  GptConfig config{.name = "saved",
+                   .layers = sizes.at("layers"),
+                   .heads = sizes.at("heads"),
+                   .channels = sizes.at("channels"),
+                   .seq_len = seq_len,
+                   .positions = sizes.value("positions", seq_len),
+                   .vocab = sizes.at("vocab"),
+                   .padded_vocab = padded(sizes.at("vocab")),
+                   .tied_head = sizes.value("tied_head", false),
+                   .kv_heads = sizes.value("kv_heads", int64_t{0}),
+                   .hidden = sizes.value("hidden", int64_t{0}),
+                   .norm = sizes.contains("norm") ? Norm::Rms : Norm::Layer,
+                   .mlp = sizes.contains("mlp") ? Mlp::SwiGlu : Mlp::Gelu,
+                   .position = sizes.contains("position") ? Position::Rope : Position::Learned,
+                   .bias = sizes.value("bias", true)};
+  if (config.position == Position::Rope) config.rope.theta = sizes.at("theta");
+  if (const auto rope = sizes.find("rope"); rope != sizes.end()) {
+    config.rope.factor = rope->at(0);
+    config.rope.low = rope->at(1);
+    config.rope.high = rope->at(2);
+    config.rope.original = rope->at(3);
+  }
+  if (const auto e = sizes.find("experts"); e != sizes.end())
+    config.experts = {.count = e->at("count"),
+                      .chosen = e->at("chosen"),
+                      .shared = e->at("shared"),
+                      .router = e->at("router") == "softmax" ? Router::Softmax : Router::Sigmoid,
+                      .renormalize = e->at("renormalize")};
+  if (sizes_of(config) != sizes) throw UserError("a model of a kind that this program lacks");
+  return config;
+}
+
 std::string Manifest::difference(const json& there, const json& here) {
   constexpr size_t kMost = 4;
   const auto shown_of = [](const json& sizes, const std::string& name) {

@@ -30,6 +30,9 @@ struct Manifest {
 
   /// All sizes of `config` that the weights depend on.
   static nlohmann::json sizes_of(const GptConfig& config);
+  /// The reverse. Weights do not depend on `seq_len`, which must be given where positions are not
+  /// learned: the longest text. @throws UserError, or nlohmann::json::exception
+  static GptConfig config_of(const nlohmann::json& sizes, int64_t seq_len);
   /// In what two of them differ, for a message.
   static std::string difference(const nlohmann::json& there, const nlohmann::json& here);
   /// The manifest's path. All `generation`s here are directories as checkpoint_in() returns them.

@@ -20,7 +20,7 @@ namespace ladder::cpu {
 struct TokenBlock {
   Range tokens;
   int64_t chunk;   ///< counted among the key_chunks of the sequence
-  bool last;       ///< the last block of its chunk
+  bool last;       ///< it ends its chunk
   int64_t row;     ///< of the first token, in the tensors of the piece
   int64_t padded;  ///< the same row if each block is padded to whole tiles
 
@@ -31,7 +31,8 @@ struct TokenBlock {
   bool sees(const TokenBlock& keys) const { return keys.tokens.begin <= tokens.begin; }
 };
 
-/// The blocks of some runs of tokens, ascending. The sequence has T tokens; runs are whole chunks.
+/// The blocks of some runs of tokens, ascending. The sequence has T tokens. Blocks are counted from
+/// the first token of each chunk; a run that ends inside a block cuts it.
 template <size_t N>
 std::vector<TokenBlock> blocks_of(const std::array<TokenRun, N>& runs, int64_t T) {
   std::vector<TokenBlock> blocks;
@@ -39,9 +40,10 @@ std::vector<TokenBlock> blocks_of(const std::array<TokenRun, N>& runs, int64_t T
   for (const TokenRun& run : runs)
     for (int64_t c = 0; c < key_chunks(T); ++c) {
       const Range all = leaf(c, key_chunks(T), T);
-      if (all.begin < run.tokens.begin || all.end > run.tokens.end) continue;
-      for (int64_t begin = all.begin; begin < all.end; begin += kBlock) {
-        const int64_t end = std::min(all.end, begin + kBlock);
+      for (int64_t at = all.begin; at < all.end; at += kBlock) {
+        const int64_t begin = std::max(at, run.tokens.begin);
+        const int64_t end = std::min({at + kBlock, all.end, run.tokens.end});
+        if (begin >= end) continue;
         blocks.push_back({.tokens = {begin, end},
                           .chunk = c,
                           .last = end == all.end,
@@ -59,6 +61,7 @@ struct Piece {
   AttentionColumns at;
   int64_t T;  ///< tokens of the sequence
   std::vector<TokenBlock> queries, keys;
+  bool cached = false;  ///< there may be far more keys than queries
 
   Piece(const Extents& shape, const AttentionPlace& place, bool together)
       : s(shape),
@@ -67,6 +70,14 @@ struct Piece {
         queries(blocks_of(query_runs(place, s.Tq), T)),
         keys(blocks_of(std::array{TokenRun{{place.keys, place.keys + s.Tk}, 0}}, T)) {}
   explicit Piece(const Extents& whole) : Piece(piece_of(whole), whole_sequence(whole.T), true) {}
+  /// Queries from token `first` on, in qkv; keys and values in a cache.
+  Piece(const Extents& shape, const CachedPlace& place)
+      : s(piece_of(shape, place)),
+        at(AttentionColumns::cached(s.NKV, r())),
+        T(place.T),
+        queries(blocks_of(std::array{TokenRun{{place.first, s.Tk}, 0}}, T)),
+        keys(blocks_of(std::array{TokenRun{{0, s.Tk}, 0}}, T)),
+        cached(true) {}
 
   int64_t r() const { return s.NH / s.NKV; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(s.HS)); }

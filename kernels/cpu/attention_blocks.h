@@ -115,7 +115,10 @@ template <Sum sum>
 void multiply(const BlockProduct& p) {
   for (int64_t n = 0; n < p.N; n += kTileCols)
     for (int64_t m = 0; m < p.M;) {
-      if (few_rows(p.M - m)) {
+      if (p.M == 1) {
+        tile_within<sum, 1>(p, m, n);
+        ++m;
+      } else if (few_rows(p.M - m)) {
         tile_within<sum, kFewRows>(p, m, n);
         m += kFewRows;
       } else {

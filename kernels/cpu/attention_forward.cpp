@@ -32,12 +32,14 @@ struct Softmaxes {
   float *m, *l;
 };
 
-/// The scratch of forward. Of a head it keeps the keys, transposed block by block, and the values.
-/// It also has room for one block of queries.
+/// The scratch of forward. Of a head it keeps the keys, transposed block by block, and the values:
+/// of all blocks, or of one at a time if they come from a cache. It also has room for one block of
+/// queries.
 struct ForwardRoom {
-  ForwardRoom(Dealer deal, const Piece& piece) : stride(row_stride(piece.s.HS)) {
-    k = deal.take(std::ssize(piece.keys) * kBlock * piece.s.HS);
-    v = deal.take((piece.s.Tk + kTileRows) * stride);
+  ForwardRoom(Dealer deal, const Piece& piece)
+      : stride(row_stride(piece.s.HS)), HS(piece.s.HS), one(piece.cached) {
+    k = deal.take((one ? 1 : std::ssize(piece.keys)) * kBlock * HS);
+    v = deal.take(((one ? kBlock : piece.s.Tk) + kTileRows) * stride);
     q = deal.take(kBlock * stride);
     s = deal.take(kBlock * kBlock);
     alpha = deal.take(kBlock);
@@ -50,8 +52,12 @@ struct ForwardRoom {
   Softmaxes level(int level) const {
     return {o + level * kBlock * stride, stride, m + level * kBlock, l + level * kBlock};
   }
+  /// Where block `index` of the keys is, and its values.
+  float* keys(int64_t index) const { return one ? k : k + index * kBlock * HS; }
+  float* values(const TokenBlock& block) const { return one ? v : v + block.row * stride; }
 
-  int64_t stride, floats;
+  int64_t stride, HS, floats;
+  bool one;
   float *k, *v;      ///< (blocks, HS, kBlock), (Tk, stride)
   float* q;          ///< (kBlock, stride)
   float* s;          ///< (kBlock, kBlock): scores, then exponentials
@@ -59,13 +65,14 @@ struct ForwardRoom {
   float *o, *m, *l;  ///< (kBlock, stride), (kBlock), (kBlock), for each level
 };
 
-/// Turns the scores of a block into exp(S - m), or 0 for a key that the query does not see. Updates
-/// m, l and alpha. Products are rounded before m is subtracted, as m itself was. So no difference
-/// is above 0.
+/// Turns the scores of a block into exp(S - m), or 0 for a key that the query does not see: the
+/// first query sees `seen` keys, and each later one a key more, if there is one. Updates m, l and
+/// alpha. Products are rounded before m is subtracted, as m itself was. So no difference is above
+/// 0.
 void online_softmax(const ForwardRoom& room, const Softmaxes& sum, int64_t rows, int64_t keys,
-                    bool diagonal, float scale) {
+                    int64_t seen, float scale) {
   for (int64_t i = 0; i < rows; ++i) {
-    const float largest = lane_max(room.s + i * kBlock, seen(i, keys, diagonal)) * scale;
+    const float largest = lane_max(room.s + i * kBlock, std::min(keys, seen + i)) * scale;
     room.alpha[i] = std::exchange(sum.m[i], larger(sum.m[i], largest));
   }
   for_vectors(0, rows, [&](int64_t i, auto io) {
@@ -73,7 +80,7 @@ void online_softmax(const ForwardRoom& room, const Softmaxes& sum, int64_t rows,
   });
   for (int64_t i = 0; i < rows; ++i) {
     float* s = room.s + i * kBlock;
-    const int64_t end = seen(i, keys, diagonal);
+    const int64_t end = std::min(keys, seen + i);
     const Vec m = broadcast(sum.m[i]);
     const float l = lane_sum(end, [&](int64_t u, auto io) {
       const Vec score = hn::Mul(io.load(s + u), broadcast(scale));
@@ -92,7 +99,9 @@ void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes&
   const TokenBlock& keys = piece.keys[static_cast<size_t>(index)];
   const int64_t HS = piece.s.HS, rows = queries.rows();
   const bool first = index == 0 || piece.keys[static_cast<size_t>(index - 1)].last;
+  // Queries may begin inside a block of a cache. A product leaves nothing out of such a block.
   const bool diagonal = keys.tokens.begin == queries.tokens.begin;
+  const int64_t seen = std::min(keys.rows(), queries.tokens.begin - keys.tokens.begin + 1);
   if (first) {
     std::fill(sum.m, sum.m + kBlock, -INFINITY);
     std::fill(sum.l, sum.l + kBlock, 0.0f);
@@ -102,18 +111,18 @@ void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes&
                          .K = HS,
                          .a = room.q,
                          .a_stride = room.stride,
-                         .b = room.k + index * kBlock * HS,
+                         .b = room.keys(index),
                          .b_stride = across(keys.rows()),
                          .c = room.s,
                          .c_stride = kBlock,
                          .diagonal = diagonal});
-  online_softmax(room, sum, rows, keys.rows(), diagonal, piece.scale());
+  online_softmax(room, sum, rows, keys.rows(), seen, piece.scale());
   multiply<Sum::Queries>({.M = rows,
                           .N = HS,
                           .K = keys.rows(),
                           .a = room.s,
                           .a_stride = kBlock,
-                          .b = room.v + keys.row * room.stride,
+                          .b = room.values(keys),
                           .b_stride = room.stride,
                           .c = sum.o,
                           .c_stride = room.stride,
@@ -154,9 +163,12 @@ template <class T, class F>
 void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T> q,
                   HeadRows<const T> k, HeadRows<const T> v, F&& finish) {
   const int64_t HS = piece.s.HS, blocks = std::ssize(piece.keys);
-  for (int64_t i = 0; i < blocks; ++i)
-    transpose_rows(room.k + i * kBlock * HS, k, piece.keys[static_cast<size_t>(i)], HS);
-  widen_rows(room.v, room.stride, v, {0, piece.s.Tk}, HS);
+  const auto take = [&](int64_t i) {
+    const TokenBlock& keys = piece.keys[static_cast<size_t>(i)];
+    transpose_rows(room.keys(i), k, keys, HS);
+    widen_rows(room.values(keys), room.stride, v, keys.range(), HS);
+  };
+  for (int64_t i = 0; i < blocks && !piece.cached; ++i) take(i);
   for (const TokenBlock& queries : piece.queries) {
     widen_rows(room.q, room.stride, q, queries.range(), HS);
     int64_t chunks = 0;  // how many have their softmax
@@ -165,6 +177,7 @@ void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T>
     for (int64_t i = 0; i < blocks && queries.sees(piece.keys[static_cast<size_t>(i)]); ++i) {
       const TokenBlock& keys = piece.keys[static_cast<size_t>(i)];
       const bool last = i + 1 == blocks || !queries.sees(piece.keys[static_cast<size_t>(i + 1)]);
+      if (piece.cached) take(i);
       sum = room.level(next_level(chunks));
       forward_block(piece, room, sum, queries, i);
       if (!keys.last && !last) continue;
@@ -233,6 +246,22 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
               finish_rows(rows_of_out(s, y, b, h), lse.data<float>() + statistic(s, b, h, queries),
                           queries.range(), *sum, s.HS);
             });
+  });
+}
+
+void attention_cached(const Ctx& ctx, Tensor out, Tensor qkv, Tensor cache, int64_t heads,
+                      const CachedPlace& place) {
+  refuse_documents(ctx, "attention_cached");
+  const Piece piece(check_shapes(Op::attention_cached, out, qkv, cache, heads, place), place);
+  const Extents& s = piece.s;
+  dispatch(qkv, [&]<class T>(T) {
+    const HeadColumns all{s.NH, 1, 0};
+    forward<T>(ctx, piece, qkv.data<T>(), cache.data<T>(),
+               [&](int64_t b, int64_t h, const TokenBlock& queries, const Softmaxes* sum) {
+                 narrow_rows(head_rows(out.data<T>(), all, s.Tq, s.HS, b, h), queries.range(),
+                             sum->o, sum->stride, s.HS,
+                             [&](int64_t i) { return 1.0f / sum->l[i]; });
+               });
   });
 }
 

@@ -4,6 +4,7 @@ set(CUDA_SOURCES
   cuda/adamw.cu
   cuda/adamw8bit.cu
   cuda/attention_backward.cu
+  cuda/attention_cached.cu
   cuda/attention_forward.cu
   cuda/attention_pieces.cu
   cuda/bias.cu

@@ -339,6 +339,22 @@ void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tenso
   });
 }
 
+void attention_cached(const Ctx& ctx, Tensor out, Tensor qkv, Tensor cache, int64_t heads,
+                      const CachedPlace& place) {
+  refuse_documents(ctx, "attention_cached");
+  const Extents s =
+      piece_of(check_shapes(Op::attention_cached, out, qkv, cache, heads, place), place);
+  const AttentionPlace one_run{place.T, {place.first, place.first + s.Tq / 2}, 0};
+  dispatch(qkv, [&]<class Real>(Real) {
+    const Partials<Real> to{s, out.data<Real>(), nullptr, nullptr};
+    for_softmaxes(s, one_run, AttentionColumns::cached(s.NKV, s.NH / s.NKV), qkv.data<Real>(),
+                  cache.data<Real>(),
+                  [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
+                    finish(to.o + to.column(b, h, row), sum);
+                  });
+  });
+}
+
 void attention_merge(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
                      Tensor later_l) {
   const Extents s = check_shapes(Op::attention_merge, o, m, l, later_o, later_m, later_l);

@@ -1,0 +1,260 @@
+// Continuous batching: answers share passes, and one that ends gives its place to the next.
+//
+// All that an answer is, its tokens, is here; a place in the cache has its keys and values.
+// Prefill, decode and speculation are one rule. A pass takes the tokens of a text that its cache
+// lacks, and then the tokens that a draft proposes. Logits are wanted from the last token of the
+// text on. At each of these rows the model draws a token. If it is the one that was proposed there,
+// the next row counts, too. So at least one token is added, and at most one more than was proposed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/31_generate/cache.h"
+#include "chapters/31_generate/decode.h"
+#include "chapters/31_generate/draw.h"
+#include "common/model/parts.h"
+#include "common/run/text_codec.h"
+#include "kernels/narrow.h"
+#include "kernels/transfer.h"
+
+namespace ladder {
+
+/// Why an answer ends: all tokens are there, the window is full, or the model or --stop ended it.
+enum class End : uint8_t { None, Length, Window, Token, Stop };
+constexpr auto names_of(End) { return std::array{"none", "length", "window", "end", "stop"}; }
+
+/// An answer to a prompt, while it grows and when it is done.
+struct Answer {
+  int64_t line = 0, number = 0;      ///< of the prompt; which of several answers to it
+  std::vector<int32_t> tokens;       ///< the prompt, then the answer
+  int64_t prompt = 0;                ///< how many of them are the prompt
+  std::vector<float> logprobs = {};  ///< log p of each token of the answer, before all filters
+  std::string text = {};
+  End end = End::None;
+
+  std::span<const int32_t> drawn() const {
+    return std::span(tokens).subspan(static_cast<size_t>(prompt));
+  }
+};
+
+/// An answer in its place.
+struct Placed {
+  Answer* answer = nullptr;            ///< null: the place is free
+  int64_t cached = 0;                  ///< tokens whose keys and values are there
+  std::vector<int32_t> proposed = {};  ///< by a draft, for the next pass
+
+  int64_t size() const { return std::ssize(answer->tokens); }
+  int64_t pending() const { return size() - cached; }
+};
+
+/// What a run counts.
+struct BatchCounts {
+  int64_t passes = 0;
+  int64_t prefilled = 0, shared = 0;  ///< tokens of prompts that were computed, and copied
+  int64_t drawn = 0;
+  int64_t proposed = 0, accepted = 0;  ///< tokens of a draft
+  int64_t checked = 0;                 ///< how often proposals for a text met the model
+};
+
+struct BatchSize {
+  int64_t window;      ///< T: a text that reaches it ends
+  int64_t max_tokens;  ///< of an answer
+  int64_t prefill;     ///< tokens of prompts in a pass
+  int64_t places;      ///< answers that grow together
+  int64_t proposed;    ///< most tokens of a draft
+  bool whole = false;  ///< without a cache: a pass is the window of one text
+
+  PassSize pass() const {
+    if (whole) return {window, 1};
+    return {prefill + places * (1 + proposed), places * (1 + proposed)};
+  }
+};
+
+/// Logits of one row, on the host.
+inline void widen_row(const Tensor& logits, int64_t row, std::span<float> to) {
+  const auto widened = [&]<class T>(T) {
+    const T* from = logits.data<T>() + row * logits.dim(1);
+    std::transform(from, from + to.size(), to.begin(), [](T x) { return value_of(x); });
+  };
+  switch (logits.dtype) {
+    case Dtype::BF16: return widened(Bf16{});
+    case Dtype::F16: return widened(F16{});
+    default: return widened(float{});
+  }
+}
+
+class AnswerBatch {
+ public:
+  AnswerBatch(Arena& arena, const TextCodec& codec, const Draw& draw, const CodecOptions& texts,
+              const BatchSize& size)
+      : codec_(codec),
+        draw_(draw),
+        stop_(texts.stop),
+        size_(size),
+        targets_(arena.shared(Mem::Activation, "targets", Dtype::I32, {size.pass().wanted, 1})),
+        losses_(arena.shared(Mem::Activation, "losses", Dtype::F32, {size.pass().wanted})),
+        places_(static_cast<size_t>(size.places)) {}
+  static int64_t bytes(const BatchSize& size) { return 8 * size.pass().wanted; }
+
+  std::span<Placed> places() { return places_; }
+  const BatchCounts& counts() const { return counts_; }
+  /// Called with an answer when it has new tokens.
+  std::function<void(const Answer&)> watch;
+
+  /// Gives a free place to `answer`. If an answer to the same prompt is there, the prompt's keys
+  /// and values are copied: they are computed once. @return false if no place is free, or if the
+  /// prompt is not yet ready to be copied
+  bool admit(const Ctx& ctx, const KvCache* cache, Answer& answer) {
+    const auto free = std::ranges::find(places_, nullptr, &Placed::answer);
+    if (free == places_.end()) return false;
+    const auto same = std::ranges::find_if(places_, [&](const Placed& text) {
+      return cache && text.answer && text.answer->line == answer.line;
+    });
+    // The last token of the prompt is left: its logits are drawn from.
+    const int64_t known = same == places_.end() ? 0 : answer.prompt - 1;
+    if (same != places_.end() && same->cached < known) return false;
+    *free = {.answer = &answer, .cached = known};
+    if (known > 0) cache->copy(ctx, free - places_.begin(), same - places_.begin(), known);
+    counts_.shared += known;
+    return true;
+  }
+
+  /// The rows of the next pass. The spans live until the next call.
+  std::vector<TextRows> rows() {
+    fed_.assign(places_.size(), {});
+    if (size_.whole) return {whole_text()};
+    std::vector<TextRows> pass;
+    int64_t left = size_.prefill;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const Placed& text = places_[i];
+      if (!text.answer) continue;
+      // A token that was drawn is no prefill, and always has its row.
+      const int64_t m = text.pending() == 1 ? 1 : std::min(text.pending(), left);
+      if (text.pending() > 1) left -= m;
+      if (m == 0) continue;
+      const auto begin = text.answer->tokens.begin() + text.cached;
+      fed_[i].assign(begin, begin + m);
+      const bool whole = m == text.pending();
+      if (whole) fed_[i].insert(fed_[i].end(), text.proposed.begin(), text.proposed.end());
+      const int64_t all = std::ssize(fed_[i]);
+      pass.push_back({.place = static_cast<int64_t>(i),
+                      .first = text.cached,
+                      .tokens = fed_[i],
+                      .wanted = {whole ? m - 1 : all, all}});
+      counts_.prefilled += text.cached < text.answer->prompt ? m : 0;
+    }
+    return pass;
+  }
+
+  /// Draws from the logits (W,Vp) of a pass, and ends answers that are complete.
+  void take(const Ctx& ctx, std::span<const TextRows> pass, Tensor logits) {
+    ++counts_.passes;
+    const HostCopy host = HostCopy::of(ctx, logits);
+    std::vector<Answer*> owners(static_cast<size_t>(logits ? logits.dim(0) : 0));
+    std::fill_n(targets_.data<int32_t>(), std::ssize(owners), kIgnore);
+    int64_t row = 0;
+    for (const TextRows& rows : pass) {
+      Placed& text = places_[static_cast<size_t>(rows.place)];
+      const int64_t old = text.size(), wanted = rows.wanted.size();
+      draw_rows(text, host.tensor(), row, wanted);
+      for (int64_t i = 0; i < text.size() - old; ++i) {
+        owners[static_cast<size_t>(row + i)] = text.answer;
+        targets_.data<int32_t>()[row + i] = text.answer->tokens[static_cast<size_t>(old + i)];
+      }
+      // Tokens that were refused leave rows behind the last token, which are written over.
+      text.cached = wanted == 0 ? rows.first + std::ssize(rows.tokens) : text.size() - 1;
+      row += wanted;
+    }
+    score(ctx, logits, owners);
+    for (Placed& text : places_) {
+      if (!text.answer) continue;
+      if (watch) watch(*text.answer);
+      if (text.answer->end != End::None) text = {};
+    }
+  }
+
+  static DrawKey key_of(const Answer& answer, int64_t ahead = 0) {
+    return {.line = answer.line,
+            .answer = answer.number,
+            .position = std::ssize(answer.tokens) + ahead};
+  }
+
+ private:
+  /// Without a cache: the window of the text whose turn it is, with zeros behind its last token.
+  TextRows whole_text() {
+    do {
+      turn_ = (turn_ + 1) % places_.size();
+    } while (!places_[turn_].answer);
+    const Placed& text = places_[turn_];
+    fed_[turn_] = text.answer->tokens;
+    fed_[turn_].resize(static_cast<size_t>(size_.window));
+    return {static_cast<int64_t>(turn_), 0, fed_[turn_], {text.size() - 1, text.size()}};
+  }
+
+  /// Adds the tokens of rows [row, row + wanted) to a text, until one is not as proposed.
+  void draw_rows(Placed& text, const Tensor& logits, int64_t row, int64_t wanted) {
+    if (wanted == 0) return;
+    Answer& answer = *text.answer;
+    std::vector<float> values(static_cast<size_t>(codec_.vocab()));
+    counts_.proposed += std::ssize(text.proposed);
+    counts_.checked += text.proposed.empty() ? 0 : 1;
+    for (size_t i = 0; answer.end == End::None; ++i) {
+      widen_row(logits, row + static_cast<int64_t>(i), values);
+      const int32_t token = draw_(values, answer.tokens, key_of(answer));
+      answer.tokens.push_back(token);
+      ++counts_.drawn;
+      end_answer(answer);
+      if (i == text.proposed.size() || token != text.proposed[i]) break;
+      ++counts_.accepted;
+    }
+    text.proposed.clear();
+  }
+
+  void end_answer(Answer& answer) const {
+    const std::span<const int32_t> drawn = answer.drawn();
+    const bool token = codec_.end_of_text() == drawn.back();
+    answer.text = codec_.decode(drawn);
+    if (token) answer.end = End::Token;
+    for (const std::string& stop : stop_)
+      if (const size_t at = answer.text.find(stop); at != std::string::npos) {
+        answer.text.resize(at);
+        answer.end = End::Stop;
+      }
+    if (answer.end != End::None) return;
+    if (std::ssize(drawn) == size_.max_tokens)
+      answer.end = End::Length;
+    else if (std::ssize(answer.tokens) == size_.window)
+      answer.end = End::Window;
+  }
+
+  /// log p of the tokens, by the operation that computes training's loss: a row is a sequence of
+  /// one token.
+  void score(const Ctx& ctx, Tensor logits, std::span<Answer* const> owners) const {
+    const int64_t W = std::ssize(owners);
+    if (W == 0) return;
+    head_loss(ctx, losses_.first(W), logits.view({W, 1, logits.dim(1)}), targets_.first(W),
+              codec_.vocab());
+    ctx.synchronize();
+    for (int64_t i = 0; i < W; ++i)
+      if (Answer* const owner = owners[static_cast<size_t>(i)])
+        owner->logprobs.push_back(-losses_.data<float>()[i]);
+  }
+
+  const TextCodec& codec_;
+  const Draw& draw_;
+  std::vector<std::string> stop_;
+  BatchSize size_;
+  Tensor targets_, losses_;  ///< (W,1) I32, (W)
+  std::vector<Placed> places_;
+  std::vector<std::vector<int32_t>> fed_;  ///< tokens of the pass, by place
+  size_t turn_ = 0;
+  BatchCounts counts_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,173 @@
+// The draw: which token comes next.
+//
+// The token is the argmax over tokens of  logit / temperature + Gumbel noise,  which has the same
+// distribution as a draw from softmax(logits / temperature) (the Gumbel-max trick). The noise of a
+// token is -log(-log u). Its u is a number of a counter-based generator, at (seed, step, line of
+// the prompt, answer, position, token). So a text depends on nothing else: not on the batch, on the
+// order in which texts are admitted, on its neighbors, or on a draft.
+//
+// Filters come first, in the order of Hugging Face's transformers: the repetition penalty, then the
+// temperature, then on the heated probabilities top-k, top-p and min-p. Of equal values the token
+// with the lower id counts as larger. So top-k keeps exactly k tokens, where transformers keep all
+// that equal the last.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "common/error.h"
+#include "common/random.h"
+#include "common/run/command_line.h"
+#include "kernels/math.h"
+
+namespace ladder {
+
+struct DrawOptions {
+  uint64_t seed = 1;
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 1, min_p = 0, repetition_penalty = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("31_generate: the draw");
+    line.add("--seed", seed, "seed of all draws");
+    line.add("--temperature", temperature, "logits are divided by it; 0: the largest is taken");
+    line.add("--top-k", top_k, "only the k most likely tokens; 0: all");
+    line.add("--top-p", top_p, "only the most likely tokens, until their probability reaches p");
+    line.add("--min-p", min_p, "no token that is less likely than p times the most likely one");
+    line.add("--repetition-penalty", repetition_penalty,
+             "makes tokens less likely that prompt or answer have; 1: not");
+  }
+  /// @throws UserError
+  void check() const {
+    const auto require = [](bool good, const char* flag, const char* legal, double value) {
+      if (!good) throw UserError("{} must be {}, not {}", flag, legal, value);
+    };
+    require(temperature == 0 || (temperature >= 1e-3 && temperature <= 1e6), "--temperature",
+            "0, or from 0.001 to 1e6", temperature);
+    require_range("--top-k", top_k, 0, int64_t{1} << 31);
+    require(top_p > 0 && top_p <= 1, "--top-p", "above 0 and at most 1", top_p);
+    require(min_p >= 0 && min_p <= 1, "--min-p", "from 0 to 1", min_p);
+    require(repetition_penalty > 0 && repetition_penalty <= 1e6, "--repetition-penalty",
+            "above 0 and at most 1e6", repetition_penalty);
+  }
+};
+
+/// Which answer to which prompt, at which position: what its noise depends on.
+struct DrawKey {
+  int64_t line = 0, answer = 0, position = 0;
+  int64_t step = 0;  ///< of a training that draws (chapter 37)
+};
+
+class Draw {
+ public:
+  explicit Draw(const DrawOptions& options) : o_(options) {}
+
+  /// @param logits a row, of tokens that may be drawn; it is overwritten
+  /// @param text   prompt and answer so far
+  int32_t operator()(std::span<float> logits, std::span<const int32_t> text,
+                     const DrawKey& key) const {
+    penalize(logits, text);
+    const int32_t largest = argmax(logits);
+    if (!std::isfinite(logits[static_cast<size_t>(largest)]))
+      throw UserError("the model's logits are not finite: nothing can be drawn");
+    if (o_.temperature == 0) return largest;
+    for (float& x : logits) x /= static_cast<float>(o_.temperature);
+    const std::vector<int32_t> kept = filtered(logits);
+    return with_noise(logits, kept, key);
+  }
+
+  /// logits / penalty where they are positive, else times penalty, of each token of the text.
+  void penalize(std::span<float> logits, std::span<const int32_t> text) const {
+    for (float& x : logits)
+      if (std::isnan(x)) x = -std::numeric_limits<float>::infinity();
+    if (o_.repetition_penalty == 1) return;
+    const auto by = static_cast<float>(o_.repetition_penalty);
+    std::vector<int32_t> once(text.begin(), text.end());
+    std::ranges::sort(once);
+    once.erase(std::unique(once.begin(), once.end()), once.end());
+    for (const int32_t token : once)
+      if (float& x = logits[static_cast<size_t>(token)]; x > 0)
+        x /= by;
+      else
+        x *= by;
+  }
+
+  /// The tokens that the filters leave, ascending. x: heated logits
+  std::vector<int32_t> filtered(std::span<const float> x) const {
+    const auto value = [&](int32_t token) { return x[static_cast<size_t>(token)]; };
+    const auto before = [&](int32_t a, int32_t b) {
+      return value(a) > value(b) || (value(a) == value(b) && a < b);
+    };
+    std::vector<int32_t> kept(x.size());
+    std::iota(kept.begin(), kept.end(), 0);
+    if (o_.top_k > 0 && o_.top_k < std::ssize(kept)) {
+      std::nth_element(kept.begin(), kept.begin() + o_.top_k, kept.end(), before);
+      kept.resize(static_cast<size_t>(o_.top_k));
+      std::ranges::sort(kept);
+    }
+    if (o_.top_p == 1 && o_.min_p == 0) return kept;
+    const double most = value(*std::ranges::min_element(kept, before));
+    const auto weight = [&](int32_t token) { return math::exp(value(token) - most); };
+    if (o_.top_p < 1) keep_top_p(kept, before, weight);
+    std::erase_if(kept, [&](int32_t token) { return weight(token) < o_.min_p; });
+    return kept;
+  }
+
+ private:
+  /// Keeps the smallest set of the most likely tokens whose probability reaches p.
+  template <class Before, class Weight>
+  void keep_top_p(std::vector<int32_t>& kept, Before&& before, Weight&& weight) const {
+    double all = 0, sum = 0;
+    for (const int32_t token : kept) all += weight(token);
+    const auto behind = [&](int32_t a, int32_t b) { return before(b, a); };
+    std::ranges::make_heap(kept, behind);
+    auto end = kept.end();  // those taken lie behind it
+    do {
+      std::pop_heap(kept.begin(), end--, behind);
+      sum += weight(*end);
+    } while (end != kept.begin() && sum < o_.top_p * all);
+    kept.erase(kept.begin(), end);
+    std::ranges::sort(kept);
+  }
+
+  static int32_t argmax(std::span<const float> x) {
+    return static_cast<int32_t>(std::ranges::max_element(x) - x.begin());  // the first of equals
+  }
+
+  int32_t with_noise(std::span<const float> x, const std::vector<int32_t>& kept,
+                     const DrawKey& key) const {
+    const Random random(o_.seed, fmt::format("generate/{}/{}/{}", key.step, key.line, key.answer));
+    int32_t best = kept.front();
+    double largest = -std::numeric_limits<double>::infinity();
+    for (const int32_t token : kept) {
+      const auto at = static_cast<uint64_t>(token);
+      const uint64_t word = random.bits(static_cast<uint64_t>(key.position), at / 2)[at % 2];
+      // 1 - u is at least 2^-54, so u is never 0 or 1.
+      const double rest = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
+      const double logit = x[at];
+      if (logit + at_most(rest) <= largest) continue;
+      const double sum = logit - math::log(-math::log(1 - rest));
+      if (sum <= largest) continue;
+      largest = sum;
+      best = token;
+    }
+    return best;
+  }
+  /// No noise of u = 1 - rest is larger: -log u is at least rest, and rest at least its power of 2.
+  static double at_most(double rest) {
+    const int exponent = static_cast<int>(std::bit_cast<uint64_t>(rest) >> 52) - 1023;
+    return -exponent * std::numbers::ln2 + 1e-9;
+  }
+
+  DrawOptions o_;
+};
+
+}  // namespace ladder
