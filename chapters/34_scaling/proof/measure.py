@@ -26,8 +26,9 @@ def coordinates():
     rows = [[rule, *(f"{x:.3f}" for x in wide), *(f"{x:.3f}" for x in deep)]
             for rule, (wide, deep) in found.items()]
     head = ["", *(f"width {w}" for w in study.WIDTHS), *(f"depth {d}" for d in study.DEPTHS)]
-    return ("`study.py coordinates`, after four steps at rate 0.004: the mean size of the logits at 2 layers, and "
-            "of the last block's output at 32 channels:\n\n" + table(head, rows))
+    width, depth = study.BASE
+    return (f"`study.py coordinates`, after four steps at rate 0.008: the mean size of the logits at {depth} layers, "
+            f"and of the last block's output at {width} channels:\n\n" + table(head, rows))
 
 
 def transfer():
@@ -54,7 +55,7 @@ def transfer():
     head = ["", *(f"best rate at size {k}" for k in range(1, 5)), *(f"its loss {k}" for k in range(1, 5)),
             "lost at size 4 with the best rate of size 1"]
     return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at 2 layers, or depths "
-            f"{study.DEPTHS} at 32 channels:\n\n" + table(head, rows))
+            f"{study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
 
 
 def isoflop():
