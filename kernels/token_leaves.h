@@ -52,6 +52,10 @@ constexpr int64_t matrix_leaves(int chunks, int64_t T) {
   while (4 * n <= chunks && T / (2 * n) >= kLeafTokens) n *= 2;
   return n;
 }
+/// Whether the n leaves of a matrix are folded. If a whole sequence is one leaf, that leaf is one
+/// range. But the only leaf of a rank's part is one of several, and has two. The difference counts
+/// where a processor multiplies BF16 in pairs of tokens: there two ranges may have other bits.
+constexpr bool matrix_folds(int64_t n, int chunks) { return n > 1 || chunks < kTokenChunks; }
 /// How many leaves a vector has over `chunks` chunks. A single chunk has no partner to fold with,
 /// so it is a leaf of its own.
 constexpr int64_t vector_leaves(int chunks) { return std::max(1, chunks / 2); }
@@ -83,14 +87,11 @@ void for_matrix_leaves(const Sequences& sequences, int chunks, F&& f) {
   const int64_t indices = matrix_leaves(chunks, sequences.T);
   for (int64_t b = 0; b < sequences.count; ++b) {
     const Range rows = sequences[b];
-    const int64_t n = matrix_leaves(chunks, rows.size());
-    // A single leaf is one range. Some processors multiply BF16 in pairs of tokens, so two ranges
-    // may have other bits.
-    if (n == 1) {
-      f(b * indices, Fold{rows, {rows.end, rows.end}});
-      continue;
+    const int64_t T = rows.size(), n = matrix_leaves(chunks, T);
+    for (int64_t i = 0; i < n; ++i) {
+      const Fold own = matrix_folds(n, chunks) ? fold(i, n, T) : Fold{{0, T}, {T, T}};
+      f(b * indices + i, moved(own, rows.begin));
     }
-    for (int64_t i = 0; i < n; ++i) f(b * indices + i, moved(fold(i, n, rows.size()), rows.begin));
   }
 }
 

@@ -2,7 +2,6 @@
 // kernels/token_leaves.h, the result has the bits of one rank.
 #include <cmath>
 #include <functional>
-#include <tuple>
 
 #include "kernels/token_leaves.h"
 #include "tests/kernels/same_bits.h"
@@ -55,10 +54,9 @@ class SameBitsTokens : public SameBits {
     const auto vector = [&](int64_t n) { return box.empty(sums, {n}); };
     const Sums to{{box.empty(sums, {kN, kN + kC}), box.empty(sums, {kV, kN})},
                   {vector(kN), vector(kN), vector(kN), vector(1)}};
-    const auto& [dw, dwte] = std::tie(to.matrices[0], to.matrices[1]);
     const auto& v = to.vectors;
-    k.matmul_backward_weight(own, dw, x.dout, x.inp, Into::Write);
-    k.embed_backward(own, dwte, box.empty(sums, {T, kN}), x.dout, x.tokens, Into::Write);
+    k.matmul_backward_weight(own, to.matrices[0], x.dout, x.inp, Into::Write);
+    k.embed_backward(own, to.matrices[1], box.empty(sums, {T, kN}), x.dout, x.tokens, Into::Write);
     k.bias_backward(own, v[0], x.dout, Into::Write);
     k.norm_backward_weight(own, v[1], v[2], x.dout, columns(x.inp, 0, kN), x.mean, x.rstd,
                            Into::Write);
@@ -101,10 +99,14 @@ class SameBitsTokens : public SameBits {
   }
 };
 
+// With 528 tokens a chunk has 33. All terms of the first sum are -0: where tokens are multiplied in
+// pairs, a chunk of odd length makes +0 of them.
 TEST_P(SameBitsTokens, ZigZagRanksGiveTheBitsOfOne) {
-  for (const int64_t T : {16, 64, 128, 256, 512, 1024})
+  for (const int64_t T : {16, 64, 128, 256, 512, 528, 1024})
     for (const bool integers : {true, false}) {
       const Sequence x = make(T, integers);
+      for (int64_t t = 0; !integers && t < T; ++t)
+        set(x.dout, t * kN, at(x.inp, t * (kN + kC)) < 0 ? 0 : -0.0);
       const Sums whole = sum(x, kTokenChunks);
       for (const int64_t cp : {1, 2, 4, 8}) {
         const auto [matrices, vectors] = differing(by_ranks(x, cp, zigzag(T, cp)), whole);

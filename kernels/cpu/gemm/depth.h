@@ -116,7 +116,7 @@ class DepthCut {
   };
   Runs runs_of(int64_t run) const {
     if (present_.empty()) {
-      const int64_t halves = token_leaves_ > 1 ? 2 : 1;
+      const int64_t halves = token_leaves_ > 0 ? 2 : 1;
       const int64_t each = halves * steps(ceil_div(K_, halves * leaves_));
       return {std::min(run, leaves_) * std::max<int64_t>(1, each), ceil_div(leaves_, run)};
     }
@@ -157,7 +157,7 @@ class DepthCut {
 
   /// The values of k of a leaf: two runs. The second may be empty.
   Fold leaf_runs(int64_t which) const {
-    if (token_leaves_ == 1) return {leaf(which, leaves_, K_), {}};
+    if (token_leaves_ == 0) return {leaf(which, leaves_, K_), {}};
     const int64_t T = K_ / (leaves_ / token_leaves_), first = which / token_leaves_ * T;
     const Fold tokens = fold(which % token_leaves_, token_leaves_, T);
     return {{first + tokens.early.begin, first + tokens.early.end},

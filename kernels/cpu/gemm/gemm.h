@@ -36,7 +36,7 @@ struct SparseLeaf {
 struct Product {
   int64_t M = 0, N = 0, K = 0;
   int64_t leaves = 1;        ///< of K: see leaf() in kernels/tree.h
-  int64_t token_leaves = 1;  ///< several: K is tokens, and each sequence has so many leaves, folded
+  int64_t token_leaves = 0;  ///< not 0: K is tokens, and each sequence has so many leaves, folded
                              ///< (fold() in kernels/token_leaves.h); it divides `leaves`
   std::span<const SparseLeaf>
       present{};               ///< if not empty: the leaves of K that are present, ascending

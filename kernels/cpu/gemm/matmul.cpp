@@ -115,9 +115,9 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
     product.present = documents;
     if (documents.empty()) product.K = 0;  // one empty leaf
   } else {
-    product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
-    product.leaves =
-        std::max<int64_t>(1, s.B) * product.token_leaves;  // without sequences: one empty leaf
+    const int64_t n = matrix_leaves(ctx.token_chunks, s.T);
+    if (matrix_folds(n, ctx.token_chunks)) product.token_leaves = n;
+    product.leaves = std::max<int64_t>(1, s.B) * n;  // without sequences: one empty leaf
   }
   gemm(ctx, product);
 }
