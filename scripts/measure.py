@@ -131,12 +131,18 @@ def memory_table(finished, formulas):
     return table(["category", "formula", "predicted, bytes", "measured, bytes"], rows)
 
 
-def result(section):
-    """A section of docs/results/data_parallel.md without its heading: what bench/ has written."""
+def result(section, shown=None):
+    """A section of docs/results/data_parallel.md without its heading: what bench/ has written. With `shown`,
+    the machine and those rows of the table."""
     text = (ROOT / "docs/results/data_parallel.md").read_text()
     begin, end = f"<!-- {section}:begin -->\n", f"\n<!-- {section}:end -->"
     lines = text.split(begin)[1].split(end)[0].splitlines()
-    return "\n".join(line for line in lines if not line.startswith("#")).strip()
+    lines = [line for line in lines if not line.startswith("#")]
+    if shown is not None:
+        rows = [line for line in lines if line.startswith("|")]
+        machine_line = next(line for line in lines if line.startswith("Machine:"))
+        lines = [machine_line, "", *rows[:2], *(rows[2 + i] for i in shown)]
+    return "\n".join(lines).strip()
 
 
 def machine(info=None):
