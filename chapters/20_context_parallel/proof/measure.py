@@ -4,7 +4,7 @@ much."""
 import json
 import subprocess
 
-from measure import ROOT, both, run, short_text, table
+from measure import ROOT, both, long_table, run, short_text, table
 
 PARENT, CHAPTER = "09_zero2", "20_context_parallel"
 WAYS = ["gather", "ulysses", "ring"]
@@ -27,7 +27,7 @@ def memory(text):
             flags = f"--cp {cp} --context {way}"
             r = run(CHAPTER, f"{GPT2} {flags}", text)
             rows.append([f"`{flags}`", *(r.both(c) for c in CATEGORIES), f"`{r.hash[-1]}`"])
-    return table(["flags", *CATEGORIES, "hash"], rows)
+    return long_table("Memory", ["flags", *CATEGORIES, "hash"], rows, shown=[0, 4, 5, 6])
 
 
 def context(finished, what):
@@ -49,7 +49,7 @@ def traffic(text):
                     row.append(both(*context(r, "sent")))
             rows.append(row)
     head = ["cp", r"$\kappa$", *(f"`{way}`, {p}" for way in WAYS for p in ("FP32", "BF16"))]
-    return table(head, rows)
+    return long_table("Traffic", head, rows, shown=[0, 2, 3])
 
 
 def work(text):
@@ -63,8 +63,8 @@ def work(text):
             mean = sum(pairs) / cp
             rows.append([cp, f"`{order}`", " ".join(f"{p / mean:.3f}" for p in pairs),
                          f"{max(pairs):,}", f"{mean / max(pairs):.1%}"])
-    return table(["cp", "`--order`", "pairs of each rank / mean of all", "pairs of the busiest rank",
-                  "mean / busiest"], rows)
+    head = ["cp", "`--order`", "pairs of each rank / mean of all", "pairs of the busiest rank", "mean / busiest"]
+    return long_table("Work", head, rows, shown=[2, 3])
 
 
 def flat():
@@ -85,31 +85,30 @@ def planned(cp, T):
 
 
 def longest():
+    """Tokens doubled while the plan of a rank has at most LIMIT MiB: for the page of results."""
     rows = []
     for cp in (1, 2, 8):
         T = 256
         while planned(cp, 2 * T) <= LIMIT << 20:
             T *= 2
         rows.append([cp, f"{T:,}", f"{planned(cp, T):,}", f"{2 * T:,}"])
-    return table(["cp", "longest sequence", "bytes of a rank", f"more than {LIMIT} MiB"], rows)
+    long_table("A sequence that does not fit", ["cp", "longest sequence", "bytes of a rank", f"more than {LIMIT} MiB"],
+               rows, shown=[])
 
 
 def measure():
     text = short_text(1, 1024)
+    longest()
     return "\n\n".join([
-        f"**Memory.** `{GPT2}`, peak bytes of rank 0. Predicted and measured are equal where one "
-        "number stands; the last column is the hash of the weights:",
+        f"**Memory.** `{GPT2}`, peak bytes of rank 0, predicted and measured alike; the last column "
+        "is the hash of the weights. [Other cp](../../docs/results/chapter_20.md):",
         memory(text),
         f"**A sequence that grows with the ranks.** `{LONG} --context ring`:",
         flat(),
-        f"**A sequence that does not fit.** `{LONG} --context ring`, tokens doubled "
-        f"while the plan of a rank (`--plan-only`) has at most {LIMIT} MiB:",
-        longest(),
         rf"**Traffic.** `{SHAPES['1']}` ($\kappa = 1$) and `{SHAPES['1/2']}` ($\kappa = 1/2$). Bytes "
-        "that rank 0 sends in a step for attention, forward and backward; predicted and measured are "
-        "equal where one number stands:",
+        "that rank 0 sends in a step for attention, forward and backward, predicted and measured alike:",
         traffic(text),
         "**Work.** The flags of the first table, with both values of `--order`; pairs of a query and a key, "
-        "forward and backward, of all heads and layers; predicted and measured are equal:",
+        "forward and backward, of all heads and layers, as predicted:",
         work(text),
     ])
