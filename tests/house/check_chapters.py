@@ -24,8 +24,7 @@ SECTIONS = [
 ]
 
 
-WORDS = 4000  # what a README may have without its diff; those that have more yet may not grow
-LONGER = {"12": 4290, "13": 4190, "23": 4320}
+WORDS = 4000  # what a README may have without its diff
 
 
 def check_top(where, text):
@@ -64,9 +63,8 @@ def check_signposts(root, where, text):
               "**Lab.**": any((root / "labs").glob(f"{number}_*"))}
     faults += [f"{where}: wants a paragraph {words}" for words, due in wanted.items() if due and f"\n{words}" not in text]
     words = len(re.sub(r"<!-- diff:begin -->.*?<!-- diff:end -->", "", text, flags=re.DOTALL).split())
-    most = LONGER.get(number, WORDS)
-    if words > most:
-        faults.append(f"{where}: {words} words without its diff, at most {most}")
+    if words > WORDS:
+        faults.append(f"{where}: {words} words without its diff, at most {WORDS}")
     return faults
 
 

@@ -88,8 +88,8 @@ def memory(text):
                 continue
             total = [sum(v[which] for v in sizes.values()) for which in ("predicted", "measured")]
             rows.append([f"`{schedule}`", stage, both(**flight[stage]), *cells, both(*total)])
-    return table(["`--pipeline`", "stage", "in flight", "Param", "Activation", "Workspace", "Comm",
-                  "total of all categories"], rows)
+    head = ["`--pipeline`", "stage", "in flight", "Param", "Activation", "Workspace", "Comm", "total of all categories"]
+    return long_table("Memory", head, rows, shown=[2, 3, 7])
 
 
 def traffic(text):
@@ -115,7 +115,8 @@ def speed(text):
               for name, of in runs.items()}
     rows = [[name, f"{ms:.0f}", f"{median[one] / ms:.2f}", f"`{runs[name][0].hash[-1]}`"]
             for name, ms in median.items()]
-    return table(["", "ms a step", "speed to one rank", "hash of the weights"], rows)
+    head = ["", "ms a step", "speed to one rank", "hash of the weights"]
+    return long_table("Speed", head, rows, shown=[0, 2, 4])
 
 
 def measure():
@@ -124,21 +125,19 @@ def measure():
     picture(found)
     text = short_text(batch=16, seq_len=256)
     return "\n\n".join([
-        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: 32 blocks, so that embedding and "
-        "head, of 256 rows, weigh little and all stages are nearly equal. Theory takes the mean "
-        "measured times of a micro-batch on a stage (F, and B or I and W); for `zb-h1` the shortest "
-        "of F, I and W stands for the $T_W$ that is subtracted. [Other stages and "
+        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: all stages are nearly equal. (`running`: a merge of "
+        "gradient buffers makes some backwards longer.) Theory takes the mean measured times of a micro-batch on a stage. [Other stages and "
         "micro-batches](../../docs/results/chapter_12.md):",
         bubble_table,
         "A step with 4 stages and 8 micro-batches, put together from the shortest time of each "
         "action; the number is the micro-batch, the second part of a stage (interleaved) is paler:",
         "![timelines of gpipe, 1f1b, interleaved and zb-h1 on four stages](bubble.svg)",
-        f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of the first and the last stage, predicted and "
-        "measured are equal where one number stands. In flight are micro-batches; with `interleaved`, "
-        "micro-batches in one of a stage's two parts:",
+        f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of a stage, predicted and measured alike. "
+        "[All schedules](../../docs/results/chapter_12.md#memory):",
         memory(text),
         "**Traffic.** The same run:",
         traffic(text),
-        f"**Speed.** `{SPEED}`: 8 micro-batches, medians of {ROUNDS} runs that took turns:",
+        f"**Speed.** `{SPEED}`: 8 micro-batches, medians of {ROUNDS} runs that took turns "
+        "([two schedules more](../../docs/results/chapter_12.md#speed)):",
         speed(text),
     ])

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from measure import ROOT, both, run, short_text, table
+from measure import ROOT, both, long_table, run, short_text, table
 
 HERE = Path(__file__).resolve().parents[1]
 PARENT, CHAPTER = "06_checkpointing", "13_3d_parallel"
@@ -51,7 +51,7 @@ def cube_traffic(cube, others):
             of_rank = report["extra"]["traffic"][stage * ranks]
             rows.append([f"`{flags}`" if flags else "as above", stage,
                          *(both(**of_rank[axis]) for axis in AXES)])
-    return table(["flags", "stage", *AXES], rows)
+    return long_table("Traffic", ["flags", "stage", *AXES], rows, shown=[0, 1, 2])
 
 
 def bubbles(reports):
@@ -60,7 +60,8 @@ def bubbles(reports):
         flight = " / ".join(both(**stage) for stage in r["in_flight"])
         rows.append([f"`{r['name']}`", flight, f"{100 * r['bubble']['theory']:.1f}%",
                      f"{100 * r['bubble']['measured']:.1f}%"])
-    return table(["`--pipeline`", "in flight, stage 0 / 1", "bubble, theory", "measured"], rows)
+    return long_table("Bubble", ["`--pipeline`", "in flight, stage 0 / 1", "bubble, theory", "measured"], rows,
+                      shown=[0, 3])
 
 
 def meshes(text):
@@ -119,8 +120,9 @@ def plans():
         rows.append([f"{tp} x {dp} x {pp}",
                      *(f"{max(r[-1] for r in numbers(t, 'memory')):.1f}" for t in (text, running)),
                      *(f"{gib:.2f}" for gib in sent), idle])
-    return table(["tp x dp x pp", "GiB of the largest rank", "`--accumulate running`",
-                  "GiB it sends: tp", "dp", "pp", "bubble"], rows)
+    head = ["tp x dp x pp", "GiB of the largest rank", "the same with `--accumulate running`", "GiB it sends: tp",
+            "dp", "pp", "bubble"]
+    return long_table("Other meshes of 1,024 ranks", head, rows, shown=[0, 2, 4])
 
 
 def picture(report):
@@ -203,19 +205,21 @@ def measure():
     rows.insert(0, ["06, one rank", "", *(f"{alone.memory(c):,}" for c in CATEGORIES[:-1]), 0,
                     f"{total(alone.report['memory'][0]):,}"])
     return "\n\n".join([
-        f"**Memory.** `{CUBE}`: each pipeline has 4 micro-batches. Peak bytes of a rank; all ranks of "
-        "a stage are alike. Predicted and measured are equal where one number stands:",
+        f"**Memory.** `{CUBE}`: each pipeline has 4 micro-batches. Peak bytes of a rank, predicted and "
+        "measured alike; all ranks of a stage are alike, too:",
         table(["stage", "in flight", *CATEGORIES, "total"], rows),
-        "**Traffic.** The same run, and with other flags: bytes that a rank of each stage sends a "
-        "step, by axis. Predicted and measured are equal here, too:",
+        "**Traffic.** The same run: bytes that a rank of each stage sends a step, by axis, predicted and measured "
+        "alike. [Other flags](../../docs/results/chapter_13.md#traffic):",
         cube_traffic(cube, others),
-        "**Bubble.** The same run in every schedule, measured as in chapter 12:",
+        "**Bubble.** The same run, measured as in chapter 12. "
+        "[All schedules](../../docs/results/chapter_13.md#bubble):",
         bubbles([cube, *schedules.values()]),
         f"**Other meshes of 8 ranks.** `{MODEL} --threads 1`, 4 micro-batches, or as many as a share "
         "has sequences; the most bytes of any rank:",
         meshes(text),
         f"**1,024 ranks, planned.** `{GPT3} --tp 8 --pp 16`:",
         f"```\n{shortened(plan(f'{GPT3} --tp 8 --pp 16'))}\n```",
-        "Other meshes of 1,024 ranks. Each number is that of the rank that has most:",
+        "[Other meshes](../../docs/results/chapter_13.md#other-meshes-of-1024-ranks) of 1,024 ranks. Each number "
+        "is that of the rank that has most:",
         plans(),
     ])
