@@ -404,13 +404,13 @@ struct Kernels {
   /// Adds the squared norm of each row of x to that row's limbs. Leaves of 16 neighbors of a row
   /// are summed in double and added as exact integers, so any order gives the same bits: see
   /// kernels/limbs.h.
-  /// limbs(R,kLimbs):I64 x(R,N)
+  /// limbs(R,kLimbs):I64 x(R,N):wide
   void (*squared_norm)(const Ctx&, Tensor limbs, Tensor x);
 
   /// Adaptive gradient clipping (arXiv 2102.06171), row by row:
   /// g = g min(1, clip max(|w|, 1e-3) / max(|g|, 1e-6)); NaN if that factor is NaN.
   /// The limbs are those of the squared norms of g and w.
-  /// grad(R,N) grad_limbs(R,kLimbs):I64 weight_limbs(R,kLimbs):I64
+  /// grad(R,N):wide grad_limbs(R,kLimbs):I64 weight_limbs(R,kLimbs):I64
   void (*adaptive_clip)(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                         float clip);
 
@@ -418,18 +418,18 @@ struct Kernels {
   // A call takes a tensor or any part of one. But adamw8bit takes whole blocks, adafactor whole
   // tensors. All are F32; `ref` also takes F64, except in adamw8bit.
   /// v = momentum v + g;  w = w - lr (nesterov ? g + momentum v : v). No velocity: w - lr g.
-  /// param(..) velocity?(..) grad(..)
+  /// param(..):wide velocity?(..):wide grad(..):wide
   void (*sgd_update)(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const SgdStep&);
 
   /// Not decoupled: g += weight_decay w. Decoupled: w -= lr weight_decay w. Then:
   /// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
   /// w -= lr (m / correction1) / (sqrt(v / correction2) + eps).   (arXiv 1412.6980, 1711.05101)
-  /// param(..) m(..) v(..) grad(..)
+  /// param(..):wide m(..):wide v(..):wide grad(..):wide
   void (*adamw_update)(const Ctx&, Tensor param, Tensor m, Tensor v, Tensor grad, const AdamStep&);
 
   /// w -= lr (sign(beta1 m + (1 - beta1) g) + weight_decay w);
   /// m = beta2 m + (1 - beta2) g.   (arXiv 2302.06675)
-  /// param(..) m(..) grad(..)
+  /// param(..):wide m(..):wide grad(..):wide
   void (*lion_update)(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep&);
 
   /// Factored second moment of a matrix (arXiv 1804.04235). With q = g^2 + eps:
@@ -437,14 +437,14 @@ struct Kernels {
   /// u = g / sqrt(row col / mean(row));  u /= max(1, rms(u) / clip);  w -= lr (u + decay w).
   /// A vector has no col and keeps its whole second moment in row: u = g / sqrt(row).
   /// M = R beside col. Without col, param is a vector, and M = N.
-  /// param(R..,N) row(M) col?(N) grad(R..,N)
+  /// param(R..,N):wide row(M):wide col?(N):wide grad(R..,N):wide
   void (*adafactor_update)(const Ctx&, Tensor param, Tensor row, Tensor col, Tensor grad,
                            const AdafactorStep&);
 
   /// adamw_update with states that are kept as 8-bit codes, one scale per kQuantBlock elements
   /// (arXiv 2110.02861; codes in kernels/quantize.h).
   /// Q = ceil(N / kQuantBlock).
-  /// param(N..) m_code(N):U8 m_scale(Q) v_code(N):U8 v_scale(Q) grad(N..)
+  /// param(N..):F32 m_code(N):U8 m_scale(Q):F32 v_code(N):U8 v_scale(Q):F32 grad(N..):F32
   void (*adamw8bit_update)(const Ctx&, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
                            Tensor v_scale, Tensor grad, const AdamStep&);
 };

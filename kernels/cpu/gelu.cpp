@@ -111,11 +111,13 @@ void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
 }
 
 void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
+  check_shapes(Op::gelu_forward_codes, codes, out, inp);
   gelu_forward(ctx, out, inp);
   cast(ctx, codes, out);
 }
 
 void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
+  check_shapes(Op::gelu_backward_codes, codes, dinp, dout, inp);
   gelu_backward(ctx, dinp, dout, inp);
   cast(ctx, codes, dinp);
 }

@@ -51,11 +51,13 @@ void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
 }
 
 void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
+  check_shapes(Op::gelu_forward_codes, codes, out, inp);
   AnyDtype<gelu_forward>::call(ctx, out, inp);
   cast(ctx, codes, out);
 }
 
 void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
+  check_shapes(Op::gelu_backward_codes, codes, dinp, dout, inp);
   AnyDtype<gelu_backward>::call(ctx, dinp, dout, inp);
   cast(ctx, codes, dinp);
 }

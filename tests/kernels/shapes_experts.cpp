@@ -21,15 +21,7 @@ TEST_P(ExpertShapes, OfARouter) {
       "route_forward: scores is (2, 3, 4), must be (B,T,E>=k) with B = 2 of expert, T = 3 of "
       "expert, k = 5 of expert",
       forward, whole({2, 3, 5}), make({2, 3, 5}), scores, load, losses, logits, {}, {});
-  refused("route_forward: weight is (2, 3, 3), must be (B,T,k)", forward, chosen, make({2, 3, 3}),
-          scores, load, losses, logits, {}, {});
-  refused("route_forward: losses is (2, 3), must be (2,B) with B = 2 of expert", forward, chosen,
-          weight, scores, load, make({2, 3}), logits, {}, {});
-  refused("route_forward: bias is (3), must be (E) with E = 4 of scores", forward, chosen, weight,
-          scores, load, losses, logits, make({3}), {});
   EXPECT_NO_THROW(backward(ctx, scores, weight, chosen, scores, load, logits, {}, 0, 0));
-  refused("route_backward: scores is (2, 3, 4), must be (B,T,E)", backward, weight, weight, chosen,
-          scores, load, logits, {}, 0, 0);
   for (const int32_t bad : {-1, kElsewhere, 4}) {
     chosen.data<int32_t>()[3] = bad;
     refused("of 4", backward, scores, weight, chosen, scores, load, logits, {}, 0, 0);
@@ -44,37 +36,16 @@ TEST_P(ExpertShapes, OfRows) {
   refused("expert_rows: room for 11 rows, not 12", k.expert_rows, with_room(11), expert, 0);
   EXPECT_NO_THROW(k.expert_rows(ctx, with_room(8), expert, 1));
   refused("expert_rows: room for 7 rows, not 8", k.expert_rows, with_room(7), expert, 1);
-  refused("expert_rows: capacity is -1, must be in [0..]", k.expert_rows, rows, expert, -1);
-  refused("expert_rows: expert is (2, 3, 1), must be (B,T,k)", k.expert_rows, rows,
-          whole({2, 3, 1}), 0);
   for (const int32_t bad : {-1, 4}) {
     expert.data<int32_t>()[3] = bad;
     refused("of 4", k.expert_rows, rows, expert, 0);
   }
 }
 
-TEST_P(ExpertShapes, OfProductsAndSums) {
+TEST_P(ExpertShapes, RowsPastTheLast) {
   const Tensor expert = choices(box, 2, 3, 2, 4), y = make({12, 5}), x = make({2, 3, 5});
   const ExpertRows rows = sorted(box, expert, 4);
-  const Tensor w = make({4, 6, 5}), out = make({12, 6}), weight = make({2, 3, 2});
-  refused("gather_rows: inp is (2, 3, 5), must be (B,T,C) with C = 6 of out", k.gather_rows, out, x,
-          rows);
-  refused("grouped_matmul_forward: offsets is (5), must be (E+1) with E = 3 of w",
-          k.grouped_matmul_forward, out, y, w.first(3), rows, 1);
-  refused("grouped_matmul_forward: leaves is 0, must be in [1..]", k.grouped_matmul_forward, out, y,
-          w, rows, 0);
-  refused(
-      "grouped_matmul_backward_input: w is (4, 6, 5), must be (E,N,K) with N = 6 of dout, K = 6 of "
-      "dinp",
-      k.grouped_matmul_backward_input, out, out, w, rows, 1);
-  refused("grouped_matmul_backward_weight: dout is (12, 5), must be (M,N) with N = 6 of dw",
-          k.grouped_matmul_backward_weight, w, y, y, rows, Into::Write);
-  refused("combine_forward: y is (12, 6), must be (M,C) with C = 5 of out", k.combine_forward, x,
-          out, rows, expert, weight);
-  refused("combine_forward: expert is F32, must be I32", k.combine_forward, x, y, rows, weight,
-          weight);
-  refused("combine_backward: dweight is (12, 5), must be (B,T,k)", k.combine_backward, y, y, x, y,
-          rows, weight);
+  const Tensor w = make({4, 6, 5}), out = make({12, 6});
   rows.offsets.data<int32_t>()[4] = 13;
   refused("13 rows of experts in 12", k.grouped_matmul_forward, out, y, w, rows, 1);
   rows.offsets.data<int32_t>()[4] = 12;
