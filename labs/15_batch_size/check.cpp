@@ -42,7 +42,7 @@ void run_tokens(Sheet& sheet) {
     const Schedule schedule(options, 1, 16, ramp.tokens_before(T));
     std::vector<float> rates;
     for (int64_t step = 0; step < 16; ++step) rates.push_back(schedule.lr(step));
-    sheet.bits(fmt::format("tokens/warmup of {}", warmup), rates);
+    sheet.bits(fmt::format("tokens/warmup: {} tokens", warmup), rates);
   }
 }
 
