@@ -26,21 +26,22 @@ struct Bench {
   Tensor drawn(const char* name, Shape shape) { return drawn_double(sheet, arena, name, shape); }
 };
 
-/// A norm with drawn numbers. What backward reads is computed here, not by the student's code.
+/// A norm with drawn numbers; whether it has a bias does not depend on its kind. What backward
+/// reads is computed here, not by the student's code.
 struct NormCase {
   Bench m;
   bool centred;  ///< layer norm; else RMSNorm
   int64_t B = 2, T, C;
   Tensor inp, w, b, dout, mean, rstd;
 
-  NormCase(const Sheet& sheet, bool centred_)
+  NormCase(const Sheet& sheet, bool centred_, bool biased)
       : m(sheet),
         centred(centred_),
         T(sheet.pick<int64_t>("tokens", {4, 5})),
         C(sheet.pick<int64_t>("channels", {6, 8, 12})),
         inp(m.drawn("inp", {B, T, C})),
         w(m.drawn("w", {C})),
-        b(centred ? m.drawn("b", {C}) : Tensor{}),
+        b(biased ? m.drawn("b", {C}) : Tensor{}),
         dout(m.drawn("dout", {B, T, C})),
         mean(centred ? m.zeros({B, T}) : Tensor{}),
         rstd(m.zeros({B, T})) {
@@ -60,7 +61,7 @@ struct NormCase {
 };
 
 void run_forward(Sheet& sheet, bool centred) {
-  NormCase n(sheet, centred);
+  NormCase n(sheet, centred, centred);
   const Tensor out = n.m.zeros(n.inp.shape), rstd = n.m.zeros(n.rstd.shape);
   const Tensor mean = centred ? n.m.zeros(n.rstd.shape) : Tensor{};
   n.m.ref.norm_forward(n.m.ctx, out, mean, rstd, n.inp, n.w, n.b);
@@ -68,19 +69,19 @@ void run_forward(Sheet& sheet, bool centred) {
   sheet.bits("forward/norm: rstd", rounded(rstd));
 }
 void run_input(Sheet& sheet, bool centred) {
-  NormCase n(sheet, centred);
+  NormCase n(sheet, centred, centred);
   const Tensor dinp = n.m.zeros(n.inp.shape);
   n.m.ref.norm_backward_input(n.m.ctx, dinp, n.dout, n.inp, n.w, n.mean, n.rstd);
   sheet.bits("backward/input", rounded(dinp));
 }
-void run_weights(Sheet& sheet, bool centred) {
-  NormCase n(sheet, centred);
-  const Tensor dw = n.m.zeros({n.C}), db = centred ? n.m.zeros({n.C}) : Tensor{};
+void run_weights(Sheet& sheet, bool centred, bool biased) {
+  NormCase n(sheet, centred, biased);
+  const Tensor dw = n.m.zeros({n.C}), db = biased ? n.m.zeros({n.C}) : Tensor{};
   for (const Into into : {Into::Write, Into::Add}) {
     n.m.ref.norm_backward_weight(n.m.ctx, dw, db, n.dout, n.inp, n.mean, n.rstd, into);
     const char* how = into == Into::Write ? "written" : "added";
     sheet.bits(fmt::format("backward/weights: gains, {}", how), rounded(dw));
-    if (centred) sheet.bits(fmt::format("backward/weights: biases, {}", how), rounded(db));
+    if (biased) sheet.bits(fmt::format("backward/weights: biases, {}", how), rounded(db));
   }
 }
 
@@ -96,8 +97,10 @@ void run_swiglu(Sheet& sheet, bool far_below) {
       gate[0] = -60 - 300 * std::abs(gate[0]);
       gate[1] *= 1e28;
       dout.data<double>()[i] *= 1e28;
-    } else if (i % 3 == 0) {
-      gate[0] *= 300;
+    } else if (i % 3 == 0) {  // so far that exp() of a double is infinite, or 0
+      gate[0] = (i % 2 == 0 ? 1 : -1) * (800 + 100 * std::abs(gate[0]));
+    } else if (i % 3 == 1) {
+      gate[0] *= 30;
     }
   }
   m.ref.swiglu_forward(m.ctx, out, inp);
@@ -157,7 +160,9 @@ void cases(Sheet& sheet) {
     const std::string name = centred ? "layer norm" : "RMSNorm";
     sheet.run(name, [&] { run_forward(sheet, centred); });
     sheet.run(name + ", input", [&] { run_input(sheet, centred); });
-    sheet.run(name + ", weights", [&] { run_weights(sheet, centred); });
+    for (const bool biased : {true, false})
+      sheet.run(fmt::format("{} {} a bias, weights", name, biased ? "with" : "without"),
+                [&] { run_weights(sheet, centred, biased); });
   }
   for (const bool far_below : {false, true})
     sheet.run(far_below ? "SwiGLU, far below 0" : "SwiGLU", [&] { run_swiglu(sheet, far_below); });
