@@ -131,11 +131,9 @@ void run_resumes(Sheet& sheet) {
   }
 }
 
-/// Stops after each row of a run with some epochs, and goes on with others. A window that the end
-/// of an epoch has cut stays as it was dealt, and so does one that no end has cut.
-void run_other_epochs(Sheet& sheet, const char* name, int64_t window, int64_t epochs,
-                      int64_t later) {
-  const Files files(sheet, epochs, window), then(sheet, later, window);
+/// Stops after each row of a run, and goes on with other flags. A window that was dealt stays as it
+/// was: cut by the end of an epoch or not, and by the weights that held.
+void run_other_flags(Sheet& sheet, const char* name, const Files& files, const Files& then) {
   OrderPlace at = files.place(sheet.seed());
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   for (int64_t stop = 1; stop < 24; ++stop) {
@@ -145,7 +143,8 @@ void run_other_epochs(Sheet& sheet, const char* name, int64_t window, int64_t ep
     OrderPlace loaded = then.place(sheet.seed());
     loaded.set_state(nlohmann::json::parse(at.state().dump()));
     DataOrder fresh(then.sources, then.packing, then.run, then.gpt);
-    sheet.text(fmt::format("resume/{}: windows of {}, stopped after row {}", name, window, stop),
+    sheet.text(fmt::format("resume/{}: windows of {}, stopped after row {}", name,
+                           files.packing.window, stop),
                rows_of(fresh.read(loaded, 4 * kBundles, {0, 4 * kBundles})));
   }
 }
@@ -219,11 +218,20 @@ void cases(Sheet& sheet) {
   sheet.run("resumes", [&] { run_resumes(sheet); });
   const auto others = [&](const char* name, int64_t epochs, int64_t later) {
     sheet.run(name, [&] {  // an epoch ends within a window of one of these sizes
-      for (const int64_t window : {8, 9}) run_other_epochs(sheet, name, window, epochs, later);
+      for (const int64_t window : {8, 9})
+        run_other_flags(sheet, name, {sheet, epochs, window}, {sheet, later, window});
     });
   };
   others("more epochs", 1, 2);
   others("an end that was none", 0, 1);
+  sheet.run("new weights", [&] {
+    const Files files(sheet, 0, 8);
+    Files then = files;
+    then.sources.new_weights = true;
+    then.sources.sources[0].weight = 1;
+    then.sources.sources[1].weight = 4;
+    run_other_flags(sheet, "new weights", files, then);
+  });
   sheet.run("no sources", [&] { run_no_sources(sheet); });
   sheet.run("refusals", [&] { run_refusals(sheet); });
 }
