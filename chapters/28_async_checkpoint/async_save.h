@@ -206,8 +206,9 @@ class AsyncSave {
   }
 
   /// At the end of every step: ranks vote whether their threads are done, first with writing, then
-  /// with the commit. After a vote of kFailed, agree() or close_save() throws NotWritten on rank 0,
-  /// and that ends all ranks. After the last step there is no vote: it waits for the threads.
+  /// with the commit. After the vote that one has failed, agree() or close_save() throws NotWritten
+  /// on rank 0, and that ends all ranks. After the last step there is no vote: it waits for the
+  /// threads.
   void end_step(int64_t step) {
     if (!save_) return;
     if (run_.is_last(step)) return finish_now();
