@@ -19,18 +19,18 @@ constexpr int kLeaves = 8;
 /// The position of padding, a token that no document has (DocumentBorders::position).
 constexpr int32_t kPadding = -1;
 
-/// Where documents lie in the B T tokens of one call: several in a row of T tokens, or one in each
-/// row, and then padding. To kernels, each document is a sequence of its own: its positions begin
-/// at 0, it attends only to itself, has one loss, and is one leaf of every sum over sequences.
+/// Where documents lie in the B T tokens of one call (chapter 26; until then no call has any, and
+/// `rows` is null). A row of T tokens holds several documents, or one and then padding. Elsewhere
+/// these borders are called cu_seqlens.
 ///
-/// That sum is a tree over the documents of a bundle, then a tree over bundles. The documents of a
-/// bundle share a row, or have a row each. Both trees are one if each bundle has the same number of
-/// turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D =
-/// bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
+/// To kernels, each document is a sequence of its own: its positions begin at 0, it attends only to
+/// itself, has one loss, and is one leaf of every sum over sequences. The order of these sums, and
+/// what an empty turn is, stands in kernels/documents.h.
 ///
-/// Padding belongs to no document. Its token must be in the vocabulary and its target be kIgnore.
-/// So all gradients there are 0. `ref` and `cpu` leave padding out of every sum. CUDA's products
-/// for weight gradients multiply it, too, so kernels must write finite numbers there.
+/// Padding belongs to no document. Its token must be in the vocabulary, and its target be kIgnore,
+/// so all gradients there are 0. `ref` and `cpu` leave padding out of every sum. CUDA's products
+/// for weight gradients multiply it, too: kernels must write finite numbers there. (In the comments
+/// below a turn is a place for a document, which may be empty.)
 struct DocumentBorders {
   /// (D,2) I32: document d is tokens [begin, end) of all B T, which are rows of a matrix. Documents
   /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.

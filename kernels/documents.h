@@ -1,4 +1,9 @@
 // Documents in rows: how borders are made, and how kernels read them.
+//
+// A sum over documents is a tree over those of a bundle, then a tree over bundles. The documents of
+// a bundle share a row, or have a row each. Both trees are one if each bundle has the same number
+// of turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D
+// = bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
 #pragma once
 
 #include <algorithm>

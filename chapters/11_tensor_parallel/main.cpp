@@ -294,7 +294,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 // ---- 6. report ----------------------------------------------------------------------------------
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "11_tensor_parallel",
                      .gpt = layout.gpt,

@@ -64,7 +64,7 @@ struct Layout {
   /// The schedule: what each stage does in a step, in order.
   Pipeline pipeline = o.pp.pipeline(gpt, o.run.ranks, GA);
   StageLayout stage{o.pp, gpt, rank, pipeline};
-  ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.rank};  ///< of this stage's parts
+  ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.position};  ///< of this stage's parts
   // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
@@ -287,7 +287,7 @@ InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
-    if (chunk + 1 == m.layout.stage.rank.chunks) return f;
+    if (chunk + 1 == m.layout.stage.position.chunks) return f;
   }
 }
 
@@ -320,7 +320,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 // ---- 6. report ----------------------------------------------------------------------------------
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "12_pipeline_parallel",
                      .gpt = layout.gpt,

@@ -83,7 +83,7 @@ class Stage {
                         int64_t micro) {
     bytes[Mem::Activation] += activation_bytes(plan.part, micro, acts);
     bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting());
-    bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
+    bytes[Mem::Comm] += plan.position.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
   /// The tensors that `action` works on. Call it once for each action, in order: it counts the
@@ -102,9 +102,9 @@ class Stage {
   /// The tensors of a batch that is alone in the pipeline, in one chunk. It goes forward only.
   InFlight by_itself(int64_t chunk, const Batch& batch, Tensor losses) const {
     const int64_t n = batch.tokens.dim(0);
-    return {.first_block = plan_->rank.blocks(plan_->gpt.layers, chunk).begin,
-            .embed = plan_->rank.has_embed() && chunk == 0,
-            .head = plan_->rank.has_head() && chunk + 1 == plan_->rank.chunks,
+    return {.first_block = plan_->position.blocks(plan_->gpt.layers, chunk).begin,
+            .embed = plan_->position.has_embed() && chunk == 0,
+            .head = plan_->position.has_head() && chunk + 1 == plan_->position.chunks,
             .acts = acts_[0].first(n),
             .grads = grads_[0].first(n),
             .tokens = batch.tokens,
@@ -157,7 +157,7 @@ class Stage {
         times(plan.actions.size(), /*on=*/!ctx.device),
         stages_(stages),
         plan_(&plan),
-        slots_(slots_of(plan.actions, plan.rank.chunks, plan.micros)),
+        slots_(slots_of(plan.actions, plan.position.chunks, plan.micros)),
         acts_(std::move(acts)),
         grads_(std::move(grads)) {}
 

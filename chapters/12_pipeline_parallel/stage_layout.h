@@ -88,9 +88,9 @@ struct StageTimes {
 
 /// What one rank does as a stage of a pipeline.
 struct StageLayout {
-  StageRank rank;  ///< which stage this is, of how many: it says which blocks are here
-  GptConfig gpt;   ///< the model
-  GptConfig part;  ///< the same, with only the blocks of one part
+  StageRank position;  ///< which stage this is, of how many: it says which blocks are here
+  GptConfig gpt;       ///< the model
+  GptConfig part;      ///< the same, with only the blocks of one part
   PipelineOptions options;
   int64_t micros;               ///< GA, micro-batches of a step
   std::vector<Action> actions;  ///< what this stage does in a step, in order
@@ -98,17 +98,17 @@ struct StageLayout {
   /// @param all the schedule, as options_.pipeline() makes it
   StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_,
               const Pipeline& all)
-      : rank(options_.stage(gpt_, rank_, all.stages)),
+      : position(options_.stage(gpt_, rank_, all.stages)),
         gpt(gpt_),
         part(gpt_),
         options(options_),
         micros(all.micros),
         actions(all.lists[static_cast<size_t>(rank_)]) {
-    part.layers = rank.blocks(gpt.layers, 0).size();
+    part.layers = position.blocks(gpt.layers, 0).size();
   }
 
   /// The stage that has the head. Losses and logits come from it.
-  int last() const { return static_cast<int>(rank.size) - 1; }
+  int last() const { return static_cast<int>(position.size) - 1; }
 
   /// `all` without what `recompute` drops, for the micro-batches in flight. They share the sets of
   /// dropped tensors.
@@ -117,7 +117,7 @@ struct StageLayout {
     own.slots = most_in_flight(actions);
     own.own_sets = !recompute.drops_blocks();
     // In backward only the head's norm reads the last output. Other stages have sent theirs.
-    own.head = own.own_output = rank.has_head();
+    own.head = own.own_output = position.has_head();
     return own;
   }
 
@@ -136,8 +136,8 @@ struct StageLayout {
   /// Where the gradients of each part of the stage lie; the last range is that of the head.
   std::vector<Range> pieces(const ParamLayout& params) const {
     std::vector<Range> all;
-    for (int64_t chunk = 0; chunk < rank.chunks; ++chunk) {
-      const Range blocks = rank.blocks(gpt.layers, chunk);
+    for (int64_t chunk = 0; chunk < position.chunks; ++chunk) {
+      const Range blocks = position.blocks(gpt.layers, chunk);
       all.push_back({chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
                      params.section(blocks.end).end});
     }
@@ -148,8 +148,8 @@ struct StageLayout {
   /// Bytes that the stage sends in a step of `sequences`: the output of each part but the last, and
   /// the gradient of the input of each part but the first.
   int64_t traffic(const ActivationPlan& acts, int64_t sequences) const {
-    const int64_t outputs = rank.chunks - (rank.has_head() ? 1 : 0);
-    const int64_t inputs = rank.chunks - (rank.has_embed() ? 1 : 0);
+    const int64_t outputs = position.chunks - (position.has_head() ? 1 : 0);
+    const int64_t inputs = position.chunks - (position.has_embed() ? 1 : 0);
     return (outputs + inputs) * sequences * message(acts);
   }
   /// Bytes of a message, for one sequence.
@@ -161,7 +161,7 @@ struct StageLayout {
   int64_t times_again() const { return options.kind == PipelineKind::ZbH1 ? 2 : 1; }
   /// Operations of the products that are computed again.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
-    return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
+    return times_again() * position.chunks * recompute.extra_flops(part, sequences);
   }
   /// Operations of the products of the stage's blocks, for one sequence. Scores and weighted sums
   /// of attention have no weights, so weight gradients take least. Per token and block of GPT-2
@@ -170,11 +170,11 @@ struct StageLayout {
   /// weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
-    const auto blocks = static_cast<double>(rank.chunks * part.layers);
+    const auto blocks = static_cast<double>(position.chunks * part.layers);
     const auto linear = static_cast<double>(2 * T * gpt.block_matrices());
     const auto core = static_cast<double>(cost::attention_forward(1, T, NH, HS).flops);
     const auto back = static_cast<double>(cost::attention_backward(1, T, NH, HS).flops);
-    const auto again = static_cast<double>(rank.chunks * recompute.extra_flops(part, 1));
+    const auto again = static_cast<double>(position.chunks * recompute.extra_flops(part, 1));
     return {.forward = blocks * (linear + core),
             .input = blocks * (linear + back) + again,
             .weight = blocks * linear + (times_again() == 2 ? again : 0)};

@@ -80,8 +80,8 @@ struct Layout {
   Pipeline pipeline = o.pp.pipeline(gpt, mesh[Axis::Pipeline], GA);
   StageLayout stage{o.pp, gpt, at[Axis::Pipeline], pipeline};
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
-  /// stage.rank says which blocks the stage has.
-  ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
+  /// stage.position says which blocks the stage has.
+  ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.position};
   ParamLayout local = params.shard(at[Axis::Data]);
   // Not at once: other micro-batches come between a part's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
@@ -338,7 +338,7 @@ InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
-    if (chunk + 1 == m.layout.stage.rank.chunks) return f;
+    if (chunk + 1 == m.layout.stage.position.chunks) return f;
   }
 }
 
@@ -392,7 +392,7 @@ MeshPlan plan_of_mesh(const Options& o) {
 }
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const MeshPlan plan = plan_of_mesh(o);
   const Text text(o.run.text(layout.gpt));

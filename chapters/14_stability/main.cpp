@@ -247,7 +247,7 @@ void run(const Options& o) {
   const Layout layout(o);
   const RunPlan plan{.chapter = "14_stability",
                      .gpt = layout.gpt,
-                     .layout = run_layout(o.run, layout.micro),
+                     .layout = run_layout(o.run, layout.micro),  // for the report
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));

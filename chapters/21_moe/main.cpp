@@ -246,7 +246,7 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
     const BlockActs& s = a.blocks[l];
     residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     // Experts, router and shared experts have read the same input, so d.branch becomes the sum of
-    // their gradients. d.norm holds the one that is added next.
+    // their gradients: residual_backward_input adds the next one, which d.norm holds.
     if (p.experts.router) backward_experts(m, g.experts, d, s.norm2, l, router_scale, into);
     if (p.mlp.proj_w) {
       mlp_backward_input(ctx, p.experts.router ? d.norm : d.branch, d.mlp, d.stream, s.mlp, p.mlp);
@@ -353,7 +353,7 @@ void run(const Options& o) {
   const Layout layout(o);
   const RunPlan plan{.chapter = "21_moe",
                      .gpt = layout.gpt,
-                     .layout = run_layout(o.run, layout.micro),
+                     .layout = run_layout(o.run, layout.micro),  // for the report
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_policies(o.run, plan, layout.recompute, o.precision.plan());
   const Text text(o.run.text(layout.gpt));

@@ -261,7 +261,8 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int6
   combine_backward(ctx, s, x.dout);
   experts_backward(ctx, g, s, x.inp, p, into);
   dispatch_backward(ctx, x.out, s);
-  // Now, so that copies add up while gradients travel back. First those of the factors w_e.
+  // Now, so that copies add up while gradients travel back. First those of the factors w_e: of
+  // each, all owners but one have +0, so the sum over owners is what that one has.
   m.grads.end_section(m.layout.params.expert_section(l));
   m.exchange.to_origins(ctx, x, r.chosen.dweight, x.chosen.dweight);
   m.exchange.to_origins(ctx, x, d.branch, x.out);
@@ -292,7 +293,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     m.grads.begin_section(ctx, layout.params.block_section(l));
     residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     // Experts, router and shared experts have read the same input, so d.branch becomes the sum of
-    // their gradients. d.norm holds the one that is added next.
+    // their gradients: residual_backward_input adds the next one, which d.norm holds.
     if (p.experts.router) {
       router_backward(ctx, d.norm, g.experts.router, m.routers.acts(l), s.norm2, p.experts.router,
                       m.rule, router_scale, into);
@@ -399,7 +400,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 // ---- 6. report ----------------------------------------------------------------------------------
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "22_expert_parallel",
                      .gpt = layout.gpt,

@@ -298,7 +298,7 @@ void run(const Options& o) {
   const Layout layout(o);
   const RunPlan plan{.chapter = "26_packing",
                      .gpt = layout.gpt,
-                     .layout = run_layout(o.run, layout.micro),
+                     .layout = run_layout(o.run, layout.micro),  // for the report
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_policies(o.run, plan, layout.recompute, o.precision.plan());
   PackedText text(o.run.text(layout.gpt), o.packing);

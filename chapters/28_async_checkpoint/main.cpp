@@ -112,13 +112,13 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.local.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t Ps = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
-  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * P, bytes[Mem::Optim]);
+  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * Ps, bytes[Mem::Optim]);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -324,7 +324,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 // ---- 6. report ----------------------------------------------------------------------------------
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "28_async_checkpoint",
                      .gpt = layout.gpt,

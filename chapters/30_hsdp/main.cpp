@@ -95,14 +95,14 @@ struct Memory {
   // gathered for the model.
   ShardWeights weights{{arena, layout.local.size(), o.precision}};
   HsdpGroups groups = split_groups(comm, layout.place);
-  CommStream comm_stream =
+  CommStream shard_stream =
       open_comm_stream(arena, ctx, *groups.shards, o.run, o.ddp, layout.params.largest_section());
   CommStream replica_stream =
       open_comm_stream(arena, ctx, *groups.replicas, o.run, o.ddp, layout.local.grads().size());
   GatheredParams params =
-      GatheredParams(arena, comm_stream, layout.params, layout.local, weights.compute, o.zero3);
+      GatheredParams(arena, shard_stream, layout.params, layout.local, weights.compute, o.zero3);
   const GptTensors& w = params.view();  // the model, as far as it is gathered
-  ShardedGrads grads{arena, comm_stream, layout.params, layout.local, o.accumulate, layout.GA};
+  ShardedGrads grads{arena, shard_stream, layout.params, layout.local, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // the local batch
@@ -116,11 +116,11 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.local.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t Ps = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
@@ -258,7 +258,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.comm_stream.begin_step();
+  m.shard_stream.begin_step();
   m.replica_stream.begin_step();
   // A shard group has neighboring sequences of the batch. Within them, the micro-batches of one
   // micro-step are neighbors: their gradients are summed first.
@@ -335,7 +335,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 // ---- 6. report ----------------------------------------------------------------------------------
 
 void run(Options o, Comm& comm) {
-  o.run.ranks = comm.size();
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "30_hsdp",
                      .gpt = layout.gpt,
@@ -345,7 +345,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   Run run(o.run, plan, m.arena, m.ctx, &comm);
-  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  m.shard_stream.show(run.log);  // its bars in the timeline, its messages in the report
   m.replica_stream.show(run.log);
   train(o, layout, m, text, run);
   m.scaler.report(run.log.extra());
@@ -353,7 +353,7 @@ void run(Options o, Comm& comm) {
   report_links(
       run.log,
       zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
-      m.comm_stream, replica_traffic(layout.local, o.ddp, layout.R), m.replica_stream);
+      m.shard_stream, replica_traffic(layout.local, o.ddp, layout.R), m.replica_stream);
   run.finish(validate(layout, m, text));
 }
 

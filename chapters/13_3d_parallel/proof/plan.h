@@ -67,12 +67,12 @@ class MeshPlan {
 /// again.
 inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
                                    const Recompute& recompute, int64_t sequences) {
-  const int64_t chunks = stage.rank.chunks;
+  const int64_t chunks = stage.position.chunks;
   return tp_traffic(stage.gpt, acts,
                     {.blocks = chunks * stage.part.layers,
                      .again = chunks * stage.times_again() * recompute.blocks_again(),
-                     .embed = stage.rank.has_embed(),
-                     .head = stage.rank.has_head(),
+                     .embed = stage.position.has_embed(),
+                     .head = stage.position.has_head(),
                      .gathers = 4},  // those for the weights
                     sequences);
 }

@@ -115,7 +115,7 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
 inline std::string mesh_text(const MeshPlan& plan) {
   const MeshShape& mesh = plan.mesh();
   const StageLayout& first = plan.stages()[0].stage;
-  const int64_t chunks = first.rank.chunks, layers = first.part.layers;
+  const int64_t chunks = first.position.chunks, layers = first.part.layers;
   std::vector<std::string> axes;
   for (const Axis axis : kMeshAxes)
     axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
@@ -131,11 +131,11 @@ inline std::string mesh_text(const MeshPlan& plan) {
 /// @param given the times of --f-b-w; none: counted from operations
 inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute,
                                const std::optional<StageTimes>& given) {
-  if (stage.rank.size == 1) return "";
+  if (stage.position.size == 1) return "";
   const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
   const PipelineKind kind = stage.options.kind;
   const double idle =
-      theory_idle_share(kind, stage.rank.size, stage.rank.chunks, stage.micros, F, B, W);
+      theory_idle_share(kind, stage.position.size, stage.position.chunks, stage.micros, F, B, W);
   return fmt::format(
       "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and the gradients of "
       "inputs\n  and weights take 1 : {:.2f} : {:.2f} ({})",
