@@ -3,7 +3,7 @@
 
     python3 scripts/golden.py [NAME ...]    (Debian's python3-torch; a few seconds for each)
 
-The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21, 26 and 34, written
+The same models, initial weights, batches and optimizers as chapters 01, 02, 19, 21, 26, 32 and 34, written
 a second time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder
 runs here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm
 of every step; the text to train on lies there. The tests of the chapters hold their programs to
@@ -62,6 +62,11 @@ RUNS = {
     "scaled": ("34_scaling", {**SMALL, **ADAM, "optimizer": "adamw", "mup": "16,1"}),
     "scaled_llama": ("34_scaling", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM,
                                     "optimizer": "adamw", "lr": 1e-3, "mup": "64,2"}),
+    # These want torch.optim.Muon, of PyTorch 2.15.
+    "muon": ("32_optimizers", {**SMALL, **ADAM, "optimizer": "muon", "muon-lr": 5e-3, "muon-momentum": 0.9,
+                               "adjust-lr": "match_rms_adamw"}),
+    "muon_llama": ("32_optimizers", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM, "optimizer": "muon",
+                                     "muon-lr": 2e-2, "muon-momentum": 0.95, "adjust-lr": "original"}),
 }
 
 
@@ -359,6 +364,44 @@ def mean_loss(w, flags, tokens, targets, document, position, biases, router):
 # ---- training ------------------------------------------------------------------------------------
 
 
+def newton_schulz(grad, coefficients, steps, eps):
+    """What torch.optim.Muon does in BF16, in double."""
+    if grad.shape[0] > grad.shape[1]:
+        return newton_schulz(grad.T, coefficients, steps, eps).T
+    a, b, c = coefficients
+    x = grad.double() / grad.double().norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+def pieces(name, w, flags):
+    """How many rows of a group of rows belong to each of the matrices that Muon is to see apart. None: w has AdamW."""
+    if flags.get("optimizer") != "muon" or w.dim() != 2 or not (".h." in name or ".layers." in name):
+        return None
+    if "c_attn" in name or "qkv_proj" in name:
+        groups = LLAMAS[flags["model"]][0] if flags["model"] in LLAMAS else flags["heads"]
+        size = flags["channels"] // flags["heads"]
+        return [flags["heads"] // groups * size, size, size]
+    return [1, 1] if "gate_up" in name else [len(w)]
+
+
+def split(w, rows):
+    parts = w.detach().unflatten(0, (-1, sum(rows))).split(rows, 1)
+    return [part.flatten(0, 1).clone().requires_grad_() for part in parts]
+
+
+def joined(parts, rows):
+    return torch.cat([part.unflatten(0, (-1, n)) for part, n in zip(parts, rows)], 1).flatten(0, 1)
+
+
+def make_muon(flags, matrices):
+    torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
+    return torch.optim.Muon(matrices, lr=flags["muon-lr"], weight_decay=flags["weight-decay"],
+                            momentum=flags["muon-momentum"], adjust_lr_fn=flags["adjust-lr"])
+
+
 def make_optimizer(flags, weights):
     if "optimizer" not in flags:
         return torch.optim.SGD(weights.values(), lr=flags["lr"], momentum=flags.get("momentum", 0),
@@ -369,7 +412,7 @@ def make_optimizer(flags, weights):
         _, rate, eps, decay, _ = scaled(name, flags)
         groups.append({"params": [w], "lr": flags["lr"] * rate, "eps": flags["eps"] * eps,
                        "weight_decay": flags["weight-decay"] * decay if w.dim() == 2 else 0})
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[flags["optimizer"]]
+    kind = torch.optim.Adam if flags["optimizer"] == "adam" else torch.optim.AdamW
     return kind(groups, betas=(flags["beta1"], flags["beta2"]))
 
 
@@ -378,21 +421,27 @@ def train(flags, text, dtype):
     names = ["layers", "heads", "channels", "seq-len"]
     sizes = dict(zip(names, PRESETS[flags["model"]]))
     flags = {"positions": sizes["seq-len"], **sizes, **flags}
-    weights = initial_weights(flags, dtype)
-    optimizer = make_optimizer(flags, weights)
+    others = initial_weights(flags, dtype)
+    cuts = {name: rows for name, w in others.items() if (rows := pieces(name, w, flags))}
+    apart = {name: split(others.pop(name), rows) for name, rows in cuts.items()}
+    matrices = [part for parts in apart.values() for part in parts]
+    optimizers = [make_optimizer(flags, others), *([make_muon(flags, matrices)] if matrices else [])]
     losses, norms = [], []
     biases = torch.zeros(flags["layers"], EXPERTS.get(flags["model"], 0), dtype=torch.float64)
     for step in range(STEPS):
         router = []  # of each layer: its loss, which counts beside the one that is reported; its load
+        weights = others | {name: joined(parts, cuts[name]) for name, parts in apart.items()}
         loss = mean_loss(weights, flags, *draw_batch(text, flags, step), biases, router)
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         (loss + sum(of_layer for of_layer, _ in router)).backward()
         for bias, (_, load) in zip(biases, router):
             bias += flags["bias-rate"] * torch.sign(load.double().mean() - load)
-        norm2 = sum(w.grad.double().square().sum() for w in weights.values())
+        norm2 = sum(w.grad.double().square().sum() for w in [*others.values(), *matrices])
         losses.append(loss.item())
         norms.append(math.sqrt(norm2.item()))
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
     return losses, norms
 
 

@@ -322,7 +322,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(run.log.extra());
   report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_traffic(run.log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
-  m.optimizer.report(run.log);
+  m.optimizer.report(run.log, m.flops.all);
   run.finish(validate(layout, m, text));
 }
 

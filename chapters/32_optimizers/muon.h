@@ -12,9 +12,9 @@
 //   spectral_unclamped    sqrt(R / N)
 //
 // An orthogonal (R,N) has the root mean square 1 / sqrt(max(R, N)), and AdamW's updates have about
-// 0.2. This is what torch 2.15 computes, but for its Newton-Schulz in BF16. Moonlight's momentum,
-// m = beta m + g, has the same direction and is 1 / (1 - beta) times as long. So a checkpoint says
-// which form it holds.
+// 0.2. This is what torch 2.15 computes, with --newton-schulz bf16 to its roundings. Moonlight's
+// momentum, m = beta m + g, has the same direction and is 1 / (1 - beta) times as long. So a
+// checkpoint says which form it holds.
 //
 // What is no matrix of a block has AdamW. Its two moments and Muon's one lie in the same two flat
 // buffers, as chapter 08 cuts them: `v` of matrices is never written, 4 P_m / N wasted bytes.
@@ -23,12 +23,17 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "chapters/02_adamw/adamw.h"
 #include "chapters/32_optimizers/newton_schulz.h"
 #include "chapters/32_optimizers/owners.h"
+#include "chapters/32_optimizers/proof/ways.h"
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
@@ -42,29 +47,38 @@ constexpr auto names_of(AdjustLr) {
 }
 
 struct MuonOptions {
-  double lr = 0;
+  static constexpr double kRateOfOthers = std::numeric_limits<double>::lowest();
+
+  double lr = kRateOfOthers;
   float momentum = 0.95f;
   AdjustLr adjust = AdjustLr::MatchRmsAdamw;
+  std::string newton_schulz = "fp32";
 
   void add_to(CommandLine& line) {
     line.group("32_optimizers");
+    const FlagRules muon{.needs = {"--optimizer muon"}};
     line.add("--muon-lr", lr, "Muon: peak rate of matrices; the schedule is that of --lr",
-             {.shown_default = "--lr"});
-    line.add("--muon-momentum", momentum, "Muon: share of the momentum kept, in [0, 1)");
+             {.shown_default = "--lr", .needs = muon.needs});
+    line.add("--muon-momentum", momentum, "Muon: share of the momentum kept, in [0, 1)", muon);
     line.add("--adjust-lr", adjust,
              "Muon: scale of an update by a matrix's size: match_rms_adamw, original or "
-             "spectral_unclamped");
+             "spectral_unclamped",
+             muon);
+    line.add("--newton-schulz", newton_schulz, "Muon: precision of its products, fp32 or bf16",
+             {.legal = {"fp32", "bf16"}, .needs = muon.needs});
   }
 
   /// @throws UserError
   void check() const {
-    if (!(lr >= 0 && std::isfinite(lr))) throw UserError("--muon-lr must be above 0, not {}", lr);
+    if (lr != kRateOfOthers && !(lr > 0 && std::isfinite(lr)))
+      throw UserError("--muon-lr must be above 0, not {}; without the flag it is --lr", lr);
     if (!(momentum >= 0 && momentum < 1))
       throw UserError("--muon-momentum must be in [0, 1), not {}", momentum);
   }
 
   /// @param other --lr
-  double peak(double other) const { return lr > 0 ? lr : other; }
+  double peak(double other) const { return lr == kRateOfOthers ? other : lr; }
+  Dtype dtype() const { return newton_schulz == "bf16" ? Dtype::BF16 : Dtype::F32; }
 
   /// The scale of the update of a matrix (R,N).
   float scale(int64_t R, int64_t N) const {
@@ -92,14 +106,15 @@ class Muon {
                            {plan_.arriving_begin.back(), kAlign})),
         whole_(arena.alloc(Mem::Workspace, "muon.whole", Dtype::F32, {plan_.elements})),
         piece_(arena.alloc(Mem::Workspace, "muon.piece", Dtype::F32, {plan_.elements})),
-        newton_schulz_(arena, plan_.elements, plan_.side) {}
+        newton_schulz_(arena, plan_.elements, plan_.side, options.dtype()) {}
 
   /// m and v are 8 P bytes of Optim. Slices, those that leave and those that arrive, are Comm.
-  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout) {
+  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const MuonOptions& options) {
     const MuonPlan plan(layout);
     bytes[Mem::Optim] += AdamW::bytes(layout);
     bytes[Mem::Comm] += 4 * kAlign * (plan.leaving_begin.back() + plan.arriving_begin.back());
-    bytes[Mem::Workspace] += 8 * plan.elements + NewtonSchulz::bytes(plan.elements, plan.side);
+    bytes[Mem::Workspace] +=
+        8 * plan.elements + NewtonSchulz::bytes(plan.elements, plan.side, options.dtype());
   }
 
   /// Update t (from 1) of all parameters: `muon_lr` for matrices, `lr` for the others.
@@ -127,16 +142,22 @@ class Muon {
   std::vector<NamedTensor> tensors() const { return {{"m", m_.tensor}, {"v", v_.tensor}}; }
   static const char* form() { return "lerp"; }
 
-  /// Of this rank's last update: bytes sent and operations, and the operations of all owners.
-  void report(Log& log) const {
+  /// Of this rank's last update: bytes sent and operations, beside those of all ranks in both ways.
+  /// @param products operations of the step's products on this rank
+  void report(Log& log, int64_t products) const {
     const bool any = flops_ > 0 || sent_ > 0;
     const int64_t rank = group_->rank();
-    std::vector<int64_t> owners;
-    for (int r = 0; r < group_->size(); ++r) owners.push_back(plan_.flops(r));
+    const double share =
+        any && products > 0 ? static_cast<double>(flops_) / static_cast<double>(products) : 0;
     log.extra()["muon"] = {
         {"flops", {{"predicted", any ? plan_.flops(rank) : 0}, {"measured", flops_}}},
         {"sent", {{"predicted", any ? plan_.sent(rank) : 0}, {"measured", sent_}}},
-        {"flops_of_owners", owners}};
+        {"share_of_step", share},
+        {"owners", owners_work(layout_->unsharded())},
+        {"without_owners", work_without_owners(layout_->unsharded())}};
+    if (any)
+      log.note(fmt::format("muon: {:.3g} GFLOP an update, {:.3g}% of what the step's products take",
+                           static_cast<double>(flops_) * 1e-9, 100 * share));
   }
 
  private:

@@ -12,6 +12,10 @@
 // right. That is what the transposed matrix would give, and no copy is turned. Both forms are
 // products that a linear layer has. A is symmetric, to the bit: both of two mirrored elements are
 // the same products, added in the same order. So A A^T may stand for A A.
+//
+// In BF16, as torch.optim.Muon always does it, factors and results of products are BF16, and so are
+// X and b A + c A A; sums are FP32. A rounding of X points in all directions. Those that M does not
+// have grow like small singular values, 485-fold: the lower the rank of M, the worse.
 #pragma once
 
 #include <algorithm>
@@ -32,15 +36,20 @@ class NewtonSchulz {
 
   /// @param elements of the largest matrix
   /// @param side     the largest min(R, N) of a matrix (R,N)
-  NewtonSchulz(Arena& arena, int64_t elements, int64_t side)
-      : product_(arena.alloc(Mem::Workspace, "ns.product", Dtype::F32, {elements})),
-        gram_(arena.alloc(Mem::Workspace, "ns.gram", Dtype::F32, {side * side})),
-        square_(arena.alloc(Mem::Workspace, "ns.square", Dtype::F32, {side * side})),
-        limbs_(arena.shared(Mem::Workspace, "ns.limbs", Dtype::I64, {1, kLimbs})) {}
+  /// @param dtype    of products: F32 or BF16
+  NewtonSchulz(Arena& arena, int64_t elements, int64_t side, Dtype dtype = Dtype::F32)
+      : is_narrow_(dtype != Dtype::F32),
+        product_(alloc(arena, "ns.product", elements)),
+        gram_(alloc(arena, "ns.gram", side * side)),
+        square_(alloc(arena, "ns.square", side * side)),
+        limbs_(arena.shared(Mem::Workspace, "ns.limbs", Dtype::I64, {1, kLimbs})) {
+    if (is_narrow_) narrow_ = arena.alloc(Mem::Workspace, "ns.x", Dtype::BF16, {elements});
+  }
 
   /// Bytes of Workspace.
-  static int64_t bytes(int64_t elements, int64_t side) {
-    return 4 * (elements + 2 * side * side) + 8 * kLimbs;
+  static int64_t bytes(int64_t elements, int64_t side, Dtype dtype = Dtype::F32) {
+    const int64_t narrow = dtype == Dtype::F32 ? 0 : 2 * (2 * elements + 2 * side * side);
+    return 4 * (elements + 2 * side * side) + narrow + 8 * kLimbs;
   }
 
   /// Floating-point operations of a matrix (R,N), with m = min(R, N) and n = max(R, N): a step has
@@ -52,34 +61,68 @@ class NewtonSchulz {
   /// Those of all calls so far.
   int64_t counted() const { return counted_; }
 
-  /// In place. x (R,N) F32
-  void orthogonalize(const Ctx& ctx, Tensor x) {
+  /// In place. inp (R,N) F32
+  void orthogonalize(const Ctx& ctx, Tensor inp) {
     const Kernels& k = *ctx.kernels;
-    const int64_t R = x.dim(0), N = x.dim(1), m = std::min(R, N);
+    const int64_t R = inp.dim(0), N = inp.dim(1), m = std::min(R, N);
     const bool wide = R <= N;
-    const Tensor y = product_.first(R * N).view({R, N});
-    const Tensor a = gram_.first(m * m).view({m, m}), aa = square_.first(m * m).view({m, m});
-    k.scale(ctx, x, 1 / std::max(norm(ctx, x), kLeastNorm));
+    const Both x{inp, is_narrow_ ? narrow_.first(R * N).view({R, N}) : inp};
+    const Both y = product_.first(R, N), a = gram_.first(m, m), aa = square_.first(m, m);
+    k.scale(ctx, x.sums, 1 / std::max(norm(ctx, x.sums), kLeastNorm));
+    round(ctx, x);
     for (int step = 0; step < kSteps; ++step) {
+      if (wide) {
+        k.matmul_forward(ctx, a.products, x.products, x.products, {}, kLeaves);  // X X^T
+        widen(ctx, a);
+      } else {  // X^T X: the sum is over the rows of X
+        const Tensor rows = x.products.view({1, R, N});
+        k.matmul_backward_weight(ctx, a.sums, rows, rows, Into::Write);
+        round(ctx, a);
+      }
+      k.matmul_forward(ctx, aa.products, a.products, a.products, {}, kLeaves);
+      widen(ctx, aa);
+      k.scale(ctx, a.sums, kB);
+      k.scale(ctx, aa.sums, kC);
+      k.add(ctx, a.sums, a.sums, aa.sums);
+      round(ctx, a);
       if (wide)
-        k.matmul_forward(ctx, a, x, x, {}, kLeaves);  // X X^T
-      else                                            // X^T X: the sum is over the rows of X
-        k.matmul_backward_weight(ctx, a, x.view({1, R, N}), x.view({1, R, N}), Into::Write);
-      k.matmul_forward(ctx, aa, a, a, {}, kLeaves);
-      k.scale(ctx, a, kB);
-      k.scale(ctx, aa, kC);
-      k.add(ctx, a, a, aa);
-      if (wide)
-        k.matmul_backward_input(ctx, y, a, x, kLeaves);  // (b A + c A A) X
+        k.matmul_backward_input(ctx, y.products, a.products, x.products, kLeaves);
       else
-        k.matmul_forward(ctx, y, x, a, {}, kLeaves);  // X (b A + c A A)
-      k.scale(ctx, x, kA);
-      k.add(ctx, x, x, y);
+        k.matmul_forward(ctx, y.products, x.products, a.products, {}, kLeaves);
+      widen(ctx, y);  // (b A + c A A) X, or X (b A + c A A)
+      k.scale(ctx, x.sums, kA);
+      k.add(ctx, x.sums, x.sums, y.sums);
+      round(ctx, x);
       counted_ += 2 * 2 * m * R * N + 2 * m * m * m;
     }
   }
 
  private:
+  /// A matrix as sums have it, in FP32, and as products do: the same memory, unless that is BF16.
+  struct Both {
+    Tensor sums, products;
+
+    Both first(int64_t R, int64_t N) const {
+      const Shape shape{R, N};
+      return {sums.first(R * N).view(shape), products.first(R * N).view(shape)};
+    }
+  };
+
+  Both alloc(Arena& arena, const char* name, int64_t n) const {
+    const Tensor sums = arena.alloc(Mem::Workspace, name, Dtype::F32, {n});
+    return {sums, is_narrow_ ? arena.alloc(Mem::Workspace, name, Dtype::BF16, {n}) : sums};
+  }
+  /// What sums have made is rounded.
+  void round(const Ctx& ctx, const Both& x) const {
+    if (!is_narrow_) return;
+    ctx.kernels->cast(ctx, x.products, x.sums);
+    widen(ctx, x);
+  }
+  /// Sums take what a product has made.
+  void widen(const Ctx& ctx, const Both& x) const {
+    if (is_narrow_) ctx.kernels->cast(ctx, x.sums, x.products);
+  }
+
   /// Its bits do not depend on threads: see Kernels::squared_norm.
   float norm(const Ctx& ctx, Tensor x) const {
     std::fill_n(limbs_.data<int64_t>(), kLimbs, 0);
@@ -89,7 +132,9 @@ class NewtonSchulz {
     return static_cast<float>(std::sqrt(limbs_value(limbs_.data<int64_t>())));
   }
 
-  Tensor product_, gram_, square_, limbs_;
+  bool is_narrow_;
+  Both product_, gram_, square_;
+  Tensor limbs_, narrow_;  ///< narrow_: X of products
   int64_t counted_ = 0;
 };
 

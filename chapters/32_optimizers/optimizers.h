@@ -74,7 +74,7 @@ class Optimizers {
       case OptimizersKind::Lion: bytes[Mem::Optim] += Lion::bytes(layout); break;
       case OptimizersKind::AdamW8bit: bytes[Mem::Optim] += AdamW8bit::bytes(layout); break;
       case OptimizersKind::Adafactor: bytes[Mem::Optim] += Adafactor::bytes(layout); break;
-      case OptimizersKind::Muon: Muon::add_bytes(bytes, layout); break;
+      case OptimizersKind::Muon: Muon::add_bytes(bytes, layout, options.muon); break;
       default: bytes[Mem::Optim] += Optimizer::bytes(layout, sgd, options.plain());
     }
   }
@@ -116,8 +116,9 @@ class Optimizers {
   }
   bool needs_state() const { return kind_ != OptimizersKind::Sgd; }
 
-  void report(Log& log) const {
-    if (auto* const muon = std::get_if<Muon>(&rule_)) muon->report(log);
+  /// @param products operations of the step's products
+  void report(Log& log, int64_t products) const {
+    if (auto* const muon = std::get_if<Muon>(&rule_)) muon->report(log, products);
   }
 
  private:

@@ -31,7 +31,7 @@ const std::vector<Branch>& branches() {
       {"30_hsdp", {"--replicas"}},
       {"32_optimizers",
        {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor", "--optimizer muon",
-        "--muon-lr", "--muon-momentum", "--adjust-lr"}},
+        "--muon-lr", "--muon-momentum", "--adjust-lr", "--newton-schulz"}},
       {"34_scaling", {"--mup", "--coordinates"}}};
   return all;
 }

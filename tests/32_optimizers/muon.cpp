@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "common/comm/run_ranks.h"
 #include "common/comm/self_comm.h"
@@ -126,7 +128,11 @@ void update(const GptConfig& gpt, const ParamSpec& spec, Matrix& u, Mistake mist
   }
 }
 
+/// No token goes to this expert.
+bool is_idle(const std::string& name) { return name.find("experts.3.") != std::string::npos; }
+
 double gradient(const std::string& name, int t, int half, int64_t i) {
+  if (is_idle(name)) return 0;
   return static_cast<float>(noise(name + std::to_string(2 * t + half), i) * 0x1p-4);
 }
 
@@ -231,7 +237,7 @@ double distance(const GptConfig& gpt, const std::map<std::string, std::vector<fl
 constexpr double kBound = 485 * 5 * 16 * 0x1p-24;
 
 TEST(Muon, IsTheDefinitionOnAnyRanks) {
-  for (const char* name : {"nano", "llama-nano"}) {
+  for (const char* name : {"nano", "llama-nano", "moe-nano"}) {
     const GptConfig gpt = model(name);
     const auto one = on_ranks(gpt, 1);
     EXPECT_LT(distance(gpt, one, Mistake::None), kBound) << name;
@@ -248,6 +254,61 @@ TEST(Muon, ControlMistakesAreFar) {
     EXPECT_GT(distance(gpt, got, mistake), 10 * kBound) << static_cast<int>(mistake);
   const GptConfig llama = model("llama-nano");
   EXPECT_GT(distance(llama, on_ranks(llama, 2), Mistake::Unsplit), 10 * kBound);
+}
+
+TEST(Muon, AnExpertWithoutTokensStillDecays) {
+  int idle = 0;
+  for (const auto& [name, got] : on_ranks(model("moe-nano"), 2)) {
+    if (!is_idle(name)) continue;
+    ++idle;
+    for (size_t i = 0; i < got.size(); ++i) {
+      auto w = static_cast<float>(noise(name, static_cast<int64_t>(i)));
+      for (int t = 0; t < kUpdates; ++t) w *= 1 - kLr * kAdamW.weight_decay;
+      ASSERT_EQ(got[i], w) << name;
+    }
+  }
+  EXPECT_EQ(idle, 2);
+}
+
+/// How far Newton-Schulz of a random matrix (R,N) of this rank is from the definition, by its norm.
+double newton_schulz_error(int64_t R, int64_t N, int64_t rank, Dtype dtype) {
+  Arena arena;
+  Ctx ctx;
+  ctx.kernels = &cpu_kernels();
+  ctx.scratch = arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, ctx.kernels->scratch_bytes});
+  NewtonSchulz newton_schulz(arena, R * N, std::min(R, N), dtype);
+  const Tensor x = arena.alloc(Mem::Workspace, "x", Dtype::F32, {R, N});
+  Matrix m(static_cast<size_t>(R * N));
+  for (int64_t i = 0; i < R * N; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < rank; ++k)
+      sum += noise("left", i / N * rank + k) * noise("right", i % N * rank + k);
+    m[static_cast<size_t>(i)] = x.data<float>()[i] = static_cast<float>(sum);
+  }
+  m = orthogonal(m, R, N);
+  newton_schulz.orthogonalize(ctx, x);
+  double wrong = 0, all = 0;
+  for (size_t i = 0; i < m.size(); ++i) {
+    wrong += std::pow(x.data<float>()[i] - m[i], 2);
+    all += m[i] * m[i];
+  }
+  return std::sqrt(wrong / all);
+}
+
+// Off by parts of the norm of the update: the lower the rank, the more. The README quotes this.
+TEST(Muon, PrecisionOfNewtonSchulz) {
+  double before = 0;
+  for (const int64_t rank : {128, 16, 4, 1}) {
+    const double fp32 = newton_schulz_error(64, 128, rank, Dtype::F32);
+    const double bf16 = newton_schulz_error(64, 128, rank, Dtype::BF16);
+    fmt::print("(64,128) of rank {}: FP32 off by {:.1e}, BF16 by {:.1e} of the norm\n",
+               std::min<int64_t>(rank, 64), fp32, bf16);
+    EXPECT_LT(fp32, kBound);
+    EXPECT_GT(bf16, std::max(1e-3, before));
+    EXPECT_LT(bf16, 2);
+    EXPECT_NEAR(newton_schulz_error(128, 64, rank, Dtype::BF16) / bf16, 1, 0.5);
+    before = bf16;
+  }
 }
 
 TEST(Muon, SymmetricToTheBit) {
@@ -314,6 +375,38 @@ TEST(Muon, OwnersHaveLikeWork) {
     }
     EXPECT_LE(*std::ranges::max_element(load), all / ranks + largest);
   }
+}
+
+// Of GPT-2 124M at half a million tokens. At most 5 m / tokens, for m columns.
+TEST(Muon, ShareOfAStep) {
+  const GptConfig gpt = preset("gpt2-124m");
+  constexpr int64_t kTokens = 1 << 19;
+  int64_t flops = 0, products = 6 * kTokens * gpt.padded_vocab * gpt.channels;
+  for (const MuonMatrix& matrix : owned_matrices(ParamLayout(gpt))) {
+    flops += matrix.flops();
+    products += 6 * kTokens * matrix.size;
+  }
+  EXPECT_NEAR(static_cast<double>(flops) / static_cast<double>(products), 0.0042, 5e-5);
+  EXPECT_LT(flops * kTokens, 5 * gpt.channels * products);
+}
+
+// Exercise 5: of 8 ranks, one has 60% of the work of all, where owners have at most their share and
+// a matrix.
+TEST(Muon, WithoutOwnersARankHasMostOfTheWork) {
+  const ParamLayout layout(preset("small"), 8);
+  const auto sum = [](const nlohmann::json& of) {
+    int64_t all = 0;
+    for (const int64_t n : of) all += n;
+    return all;
+  };
+  const auto owners = owners_work(layout), without = work_without_owners(layout);
+  const int64_t one = sum(owners["flops"]);
+  const auto of_one = [&](int64_t n) { return static_cast<double>(n) / static_cast<double>(one); };
+  fmt::print("8 ranks, owners: {}\nwithout: {}\n", owners.dump(), without.dump());
+  EXPECT_NEAR(of_one(std::ranges::max(without["flops"].get<std::vector<int64_t>>())), 0.6, 1e-9);
+  EXPECT_GT(sum(without["sent"]), sum(owners["sent"]));
+  const ParamLayout alone(preset("small"));
+  EXPECT_EQ(owners_work(alone), work_without_owners(alone));
 }
 
 }  // namespace

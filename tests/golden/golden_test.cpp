@@ -1,5 +1,5 @@
-// Chapters 01, 02, 21, 26 and 34 against PyTorch in double: loss and gradient norm of 20 steps are
-// what scripts/golden.py found with the same flags.
+// Chapters 01, 02, 21, 26, 32 and 34 against PyTorch in double: loss and gradient norm of 20 steps
+// are what scripts/golden.py found with the same flags.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
     PyTorch, GoldenRuns,
     ::testing::Combine(::testing::Values("sgd", "momentum", "nesterov", "adam", "adamw",
                                          "adamw_odd", "adamw_llama", "adamw_tied", "adamw_moe",
-                                         "packed", "packed_llama", "scaled", "scaled_llama"),
+                                         "packed", "packed_llama", "scaled", "scaled_llama", "muon",
+                                         "muon_llama"),
                        ::testing::Values("cpu", "ref")),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
 
@@ -137,6 +138,9 @@ const Other kOthers[] = {{"Rate", "sgd", {{"lr", 0.1001}}},
                          {"Width", "scaled", {{"mup", "32,1"}}},
                          {"Depth", "scaled", {{"mup", "16,2"}}},
                          {"NoBase", "scaled_llama", {{"mup", "128,4"}}},
+                         {"Rate", "muon", {{"muon-lr", 5.01e-3}}},
+                         {"Scale", "muon_llama", {{"adjust-lr", "spectral_unclamped"}}},
+                         {"Bf16", "muon", {{"newton-schulz", "bf16"}}},
                          {"Loss", "adamw_moe", {{"balance-loss", 0.4}}},
                          {"Z", "adamw_moe", {{"z-loss", 0.09}}},
                          {"Bias", "adamw_moe", {{"bias-rate", 0.005}}},

@@ -24,11 +24,14 @@ def muon(text):
     for ranks in (1, 2, 4, 8):
         r = run("32_optimizers", f"{FLAGS} --ranks {ranks} --optimizer muon", text)
         got = r.report["extra"]["muon"]
-        owners = got["flops_of_owners"]
+        owners, others = got["owners"], got["without_owners"]
+        one = sum(owners["flops"])
         rows.append([ranks, *(f"{got[what][how]:,}" for what in ("sent", "flops") for how in ("predicted", "measured")),
-                     f"{max(owners) * ranks / sum(owners):.2f}", f"`{r.hash[-1]}`"])
+                     f"{got['share_of_step']:.0%}", f"{max(owners['flops']) / one:.1%}",
+                     f"{max(others['flops']) / one:.1%}", f"`{r.hash[-1]}`"])
     return table(["ranks", "bytes sent for matrices, predicted", "measured", "operations of rank 0, predicted",
-                  "measured", "most work of an owner to the mean", "hash"], rows)
+                  "measured", "to the step's products", "most work of an owner, of all", "without owners", "hash"],
+                 rows)
 
 
 def measure():
