@@ -65,7 +65,7 @@ RUNS = {
     # These want torch.optim.Muon, of PyTorch 2.15.
     "muon": ("32_optimizers", {**SMALL, **ADAM, "optimizer": "muon", "muon-lr": 5e-3, "muon-momentum": 0.9,
                                "adjust-lr": "match_rms_adamw"}),
-    "muon_llama": ("32_optimizers", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM, "optimizer": "muon",
+    "muon_llama": ("32_optimizers", {"model": "llama-tiny", "layers": 1, "batch": 4, "seed": 1, **ADAM, "optimizer": "muon",
                                      "muon-lr": 2e-2, "muon-momentum": 0.95, "adjust-lr": "original"}),
 }
 

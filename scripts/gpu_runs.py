@@ -31,6 +31,8 @@ BESIDE_CPU = [
     ("32_optimizers", f"{SMALL} --optimizer lion --lr 1e-4", 1e-2),
     ("32_optimizers", f"{SMALL} --optimizer adafactor", 1e-2),
     ("32_optimizers", f"{SMALL} --optimizer adamw8bit", 1e-2),
+    ("32_optimizers", f"{SMALL} --optimizer muon", 1e-3),
+    ("32_optimizers", f"{SMALL} --optimizer muon --newton-schulz bf16", 2e-2),
     ("03_schedules", f"{SMALL} --schedule cosine --warmup 2", 1e-3),
     ("04_clipping", f"{SMALL} --micro-batch 2 --clip 1", 1e-3),
     ("05_mixed_precision", f"{SMALL} --precision bf16", 2e-2),

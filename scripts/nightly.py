@@ -55,7 +55,7 @@ def clients(build):
     return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
                     f"docs/results/{name}.md") for client, name in pages.items()) + sum(
                         call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install")
-                        for client in ("tokens", "documents", "corpus", "events"))
+                        for client in ("tokens", "documents", "corpus", "events", "muon"))
 
 
 def readmes(build):
