@@ -713,6 +713,42 @@ def hybrid(data):
     return svg.done()
 
 
+# ---- 31: what is read for a token ----------------------------------------------------------------
+
+def cached(data):
+    """A row for each token that is computed: which keys it reads, who wrote them, and its tree."""
+    passes, window, chunk = (data["cached"][name] for name in ("passes", "window", "chunk"))
+    cell, left, top = 40, 150, 74
+    svg = Svg(760, top + cell * passes[-1][1] + 118, "What attention reads for a token, with a cache")
+    svg.text(left, 14, "key and value of token", size=12)
+    svg.text(left + window * cell + 40, 14, "the sum over keys", size=12)
+    for first in range(0, window, chunk):
+        x = left + first * cell
+        svg.text(x + chunk * cell / 2, 36, f"chunk {first // chunk}", anchor="middle", bold=True)
+        svg.box(x + 2, 42, chunk * cell - 4, 3, GREY)
+    for u in range(window):
+        svg.text(left + u * cell + cell / 2, 64, str(u), size=11, anchor="middle")
+    writer = {t: RANKS[i] for i, (begin, end) in enumerate(passes) for t in range(begin, end)}
+    for i, (begin, end) in enumerate(passes):
+        for t in range(begin, end):
+            y = top + t * cell
+            svg.text(0, y + 25, f"pass {i + 1}, token {t}", RANKS[i], 12, bold=True)
+            for u in range(window):
+                svg.cell(left + u * cell, y, cell, cell - 8, f"k{u}" if u <= t else None,
+                         writer[u] if u <= t else "", mark=begin <= u <= t)
+            sums = " + ".join(f"c{c}" for c in range(t // chunk + 1))
+            absent = [f"c{c}" for c in range(t // chunk + 1, window // chunk)]
+            svg.text(left + window * cell + 40, y + 22,
+                     sums + (f"   ({', '.join(absent)} absent)" if absent else ""), size=12)
+    below = top + cell * passes[-1][1] + 16
+    for line, words in enumerate([
+            "The color of a key is that of the pass which wrote it. Keys with a frame are written by the pass that "
+            "reads them;", "the others come from the cache. Dashed: not read, because it is later, or not written yet.",
+            "Chunks end where those of the window do, whatever the text has so far."]):
+        svg.text(0, below + 20 * line + 14, words, size=12)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -731,6 +767,7 @@ PICTURES = {
     "26_packing/rows.svg": documents_in_rows,
     "27_data_order/epoch.svg": dealt_epoch,
     "30_hsdp/machines.svg": hybrid,
+    "31_generate/cached.svg": cached,
 }
 
 

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "chapters/23_planner/answer.h"
 #include "chapters/23_planner/command.h"
+#include "chapters/23_planner/decode_time.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/explain.h"
 #include "chapters/23_planner/plan_options.h"
@@ -34,7 +36,7 @@ namespace {
 struct Options {
   Question question;
   std::string explain, report;
-  bool command = false;
+  bool command = false, decode = false;
   int64_t show = 10;
 
   void add_to(CommandLine& line) {
@@ -42,6 +44,8 @@ struct Options {
     line.add("--show", show, "layouts in the table");
     line.add("--explain", explain, "a number, as mfu, bubble or Activation: its formula");
     line.add("--command", command, "print the commands that start the fastest layout, and stop");
+    line.add("--decode", decode,
+             "print how fast one device writes texts with the model (chapter 31), and stop");
     line.add("--report", report,
              "the 100 fastest layouts (--show, if it is more) and the front, as JSON");
   }
@@ -52,6 +56,8 @@ struct Options {
     if (question.job.flops > 0 && (command || !(report.empty() && explain.empty())))
       throw UserError(
           "--report, --explain and --command are of a plan, which --compute does not make");
+    if (decode && (question.job.flops > 0 || command || !explain.empty()))
+      throw UserError("--decode is no plan: --compute, --command and --explain do not go with it");
   }
 };
 
@@ -139,11 +145,19 @@ void write_report(const nlohmann::json& report, const std::string& name) {
   file.commit();
 }
 
+/// How fast one device writes texts.
+void decode(const Job& job, const Device& device, const std::string& report) {
+  const std::vector<DecodeRow> rows = decode_rows(job, device);
+  write_report(decode_json(job, device, rows), report);
+  fmt::print("{}", decode_text(job, device, rows));
+}
+
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens);
-  const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device),
-                          static_cast<size_t>(std::max<int64_t>(100, o.show)));
+  const Device device = read_device(LADDER_DEVICES, job.device);
+  if (o.decode) return decode(o.question.asked(), device, o.report);
+  const Answer a = answer(o.question, device, static_cast<size_t>(std::max<int64_t>(100, o.show)));
   write_report(report_json(a), o.report);
   if (!o.explain.empty()) return explain(a, o.explain);
   if (o.command) {

@@ -58,8 +58,8 @@ struct BatchCounts {
   int64_t passes = 0;
   int64_t prefilled = 0, shared = 0;  ///< tokens of prompts that were computed, and copied
   int64_t drawn = 0;
-  int64_t proposed = 0, accepted = 0;  ///< tokens of a draft
-  int64_t checked = 0;                 ///< how often proposals for a text met the model
+  int64_t proposed = 0, compared = 0, accepted = 0;  ///< tokens of a draft
+  int64_t checked = 0;  ///< how often proposals for a text met the model
 };
 
 struct BatchSize {
@@ -161,15 +161,13 @@ class AnswerBatch {
     int64_t row = 0;
     for (const TextRows& rows : pass) {
       Placed& text = places_[static_cast<size_t>(rows.place)];
-      const int64_t old = text.size(), wanted = rows.wanted.size();
-      draw_rows(text, host.tensor(), row, wanted);
+      const int64_t old = text.size();
+      accept(text, rows, host.tensor(), row);
       for (int64_t i = 0; i < text.size() - old; ++i) {
         owners[static_cast<size_t>(row + i)] = text.answer;
         targets_.data<int32_t>()[row + i] = text.answer->tokens[static_cast<size_t>(old + i)];
       }
-      // Tokens that were refused leave rows behind the last token, which are written over.
-      text.cached = wanted == 0 ? rows.first + std::ssize(rows.tokens) : text.size() - 1;
-      row += wanted;
+      row += rows.wanted.size();
     }
     score(ctx, logits, owners);
     for (Placed& text : places_) {
@@ -197,9 +195,11 @@ class AnswerBatch {
     return {static_cast<int64_t>(turn_), 0, fed_[turn_], {text.size() - 1, text.size()}};
   }
 
-  /// Adds the tokens of rows [row, row + wanted) to a text, until one is not as proposed.
-  void draw_rows(Placed& text, const Tensor& logits, int64_t row, int64_t wanted) {
-    if (wanted == 0) return;
+  /// Adds a token for each row that is wanted, until one is not as proposed. @param row the first
+  /// of them in logits (W,Vp)
+  void accept(Placed& text, const TextRows& rows, const Tensor& logits, int64_t row) {
+    text.cached = rows.first + std::ssize(rows.tokens);
+    if (rows.wanted.size() == 0) return;
     Answer& answer = *text.answer;
     std::vector<float> values(static_cast<size_t>(codec_.vocab()));
     counts_.proposed += std::ssize(text.proposed);
@@ -210,10 +210,14 @@ class AnswerBatch {
       answer.tokens.push_back(token);
       ++counts_.drawn;
       end_answer(answer);
-      if (i == text.proposed.size() || token != text.proposed[i]) break;
+      if (i == text.proposed.size()) break;
+      ++counts_.compared;
+      if (token != text.proposed[i]) break;
       ++counts_.accepted;
     }
     text.proposed.clear();
+    // Tokens that were refused leave rows behind the last token, which are written over.
+    text.cached = text.size() - 1;
   }
 
   void end_answer(Answer& answer) const {

@@ -16,6 +16,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -70,6 +71,10 @@ class Draw {
  public:
   explicit Draw(const DrawOptions& options) : o_(options) {}
 
+  /// Called with heated logits and the tokens that the filters leave, unless the draw is greedy.
+  std::function<void(std::span<const float> x, const std::vector<int32_t>& kept, const DrawKey&)>
+      watch;
+
   /// @param logits a row, of tokens that may be drawn; it is overwritten
   /// @param text   prompt and answer so far
   int32_t operator()(std::span<float> logits, std::span<const int32_t> text,
@@ -81,6 +86,7 @@ class Draw {
     if (o_.temperature == 0) return largest;
     for (float& x : logits) x /= static_cast<float>(o_.temperature);
     const std::vector<int32_t> kept = filtered(logits);
+    if (watch) watch(logits, kept, key);
     return with_noise(logits, kept, key);
   }
 

@@ -16,6 +16,7 @@
 #include "chapters/31_generate/decode.h"
 #include "chapters/31_generate/draw.h"
 #include "chapters/31_generate/open.h"
+#include "chapters/31_generate/proof/agreement.h"
 #include "chapters/31_generate/speculate.h"
 #include "common/input_file.h"
 #include "common/json.h"
@@ -169,7 +170,8 @@ struct Memory {
   Generator target{arena, layout.gpt, o.precision, layout.batch, layout.batch.pass()};
   std::optional<Generator> small;
   TextCodec codec{o.texts, o.run.load, layout.gpt.vocab};
-  Draw draw{o.draw};
+  Draw draw{o.draw}, draft_draw{o.draw};
+  Agreement agreement;
   AnswerBatch batch{arena, codec, draw, o.texts, layout.batch};
   std::optional<Draft> draft;
 
@@ -178,7 +180,8 @@ struct Memory {
     if (!layout.draft) return;
     small.emplace(arena, *layout.draft, o.precision, layout.batch, Draft::pass(layout.batch));
     small->model.load(ctx, o.draft.load);
-    draft.emplace(small->decoder, draw, codec.vocab(), layout.batch);
+    draft.emplace(small->decoder, draft_draw, codec.vocab(), layout.batch);
+    if (!o.run.report.empty()) agreement.watch(draft_draw, draw);
   }
 };
 
@@ -293,20 +296,18 @@ double ratio(double a, double b) { return b == 0 ? 0 : a / b; }
 nlohmann::json report_of(const Layout& layout, const MemoryBytes& predicted, const Memory& m,
                          const Seconds& seconds) {
   const BatchCounts& c = m.batch.counts();
-  const auto checked = static_cast<double>(c.checked);
-  return {{"chapter", "31_generate"},
-          {"window", layout.gpt.seq_len},
-          {"memory", nlohmann::json::array({memory_json(0, predicted, m.arena.peak())})},
-          {"passes", c.passes},
-          {"prefilled", c.prefilled},
-          {"shared", c.shared},
-          {"drawn", c.drawn},
-          {"proposed", c.proposed},
-          {"accepted", c.accepted},
-          {"acceptance", ratio(static_cast<double>(c.accepted), static_cast<double>(c.proposed))},
-          {"tokens_a_pass", ratio(static_cast<double>(c.accepted) + checked, checked)},
-          {"prefill_tokens_per_second", ratio(static_cast<double>(c.prefilled), seconds.prefill)},
-          {"decode_tokens_per_second", ratio(static_cast<double>(seconds.drawn), seconds.decode)}};
+  nlohmann::json report = m.agreement.report(c, layout.o.draft.tokens);
+  report.update(
+      {{"chapter", "31_generate"},
+       {"window", layout.gpt.seq_len},
+       {"memory", nlohmann::json::array({memory_json(0, predicted, m.arena.peak())})},
+       {"passes", c.passes},
+       {"prefilled", c.prefilled},
+       {"shared", c.shared},
+       {"drawn", c.drawn},
+       {"prefill_tokens_per_second", ratio(static_cast<double>(c.prefilled), seconds.prefill)},
+       {"decode_tokens_per_second", ratio(static_cast<double>(seconds.drawn), seconds.decode)}});
+  return report;
 }
 
 void tell_speed(const nlohmann::json& r) {
@@ -314,9 +315,7 @@ void tell_speed(const nlohmann::json& r) {
                    r.at("drawn").get<int64_t>(), r.at("passes").get<int64_t>(),
                    r.at("prefill_tokens_per_second").get<double>(),
                    r.at("decode_tokens_per_second").get<double>()));
-  if (r.at("proposed") > 0)
-    tell(fmt::format("draft: {:.2f} of its tokens are kept, {:.2f} tokens a pass",
-                     r.at("acceptance").get<double>(), r.at("tokens_a_pass").get<double>()));
+  if (r.at("proposed") > 0) tell(Agreement::text(r));
 }
 
 void run(const Options& o) {
@@ -339,6 +338,7 @@ void run(const Options& o) {
   } else if (!o.run.prompt.empty()) {
     answer_on_screen(o, m, 0, o.run.prompt, seconds);
   } else {
+    if (isatty(STDIN_FILENO) == 1) tell("each line is a prompt; Ctrl-D ends");
     std::string text;
     for (int64_t line = 0; stop_signal() == 0 && std::getline(std::cin, text); ++line)
       answer_on_screen(o, m, line, text, seconds);

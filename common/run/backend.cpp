@@ -52,8 +52,9 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
 void start_ranks(const RunOptions& options, const RankBody& given) {
   if (options.sample > 0)
     throw UserError(
-        "--sample: this program writes no text; ch06_checkpointing does, or ch21_moe for a model "
-        "with experts, from the checkpoint that --save writes here and --load names there");
+        "--sample: this program writes no text; ch31_generate does, from the checkpoint that "
+        "--save "
+        "writes here and --load names there");
   const RankBody body = planted(options.fault, given);
   if (options.plan_only) options.check_size(options.ranks);  // else check() has done it
   const auto run_rank = [&](Comm& comm) {

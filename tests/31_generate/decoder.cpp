@@ -37,6 +37,16 @@ GptConfig config_of(const std::string& name, int64_t T) {
   return config;
 }
 
+/// The mask dropped in prefill: each row of a piece sees all keys of the piece.
+template <const Kernels& (*kMasked)()>
+void without_mask(const Ctx& ctx, Tensor out, Tensor qkv, Tensor cache, int64_t heads,
+                  const CachedPlace& at) {
+  const int64_t m = qkv.dim(0);
+  for (int64_t i = 0; i < m; ++i)
+    kMasked().attention_cached(ctx, out.slice(i, 1), qkv.slice(i, 1), cache, heads,
+                               {.T = at.T, .first = at.first + m - 1});
+}
+
 class Decoding : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kRows = 640;
@@ -176,6 +186,13 @@ TEST_P(Decoding, MistakesAreSeen) {
     short_one.seq_len = 301;
     wrong("borders of its own length", 0, in_pieces(decoder_with(short_one, &cache), 301, 301));
   }
+  Kernels unmasked = *ctx.kernels;
+  unmasked.attention_cached =
+      GetParam().kernels == ref_kernels ? without_mask<ref_kernels> : without_mask<cpu_kernels>;
+  ctx.kernels = &unmasked;
+  wrong("mask dropped in prefill", 0, in_pieces(decoder, 100, 100));
+  EXPECT_TRUE(in_pieces(decoder, 100, 1) == want.substr(0, 100 * row)) << "token by token";
+  ctx.kernels = &GetParam().kernels();
   GptConfig by_queries = config;
   by_queries.kv_heads = 0;
   const KvCache wide(arena, by_queries, 1, T, dtype);

@@ -116,6 +116,26 @@ TEST(Draw, PenaltyOfTokensOfTheText) {
   EXPECT_EQ(draw({.temperature = 0, .repetition_penalty = 1.5}, {2, 1.9f}, {}, {0}), 1);
 }
 
+/// The order of transformers: penalty and temperature, then filters. Each of the first three is
+/// another set if a filter comes first.
+TEST(Draw, PenaltyThenTemperatureThenFilters) {
+  const auto drawn = [](const DrawOptions& options, const Row& row, const Tokens& text) {
+    std::set<int32_t> all;
+    for (int64_t i = 0; i < 200; ++i) all.insert(draw(options, row, {.position = i}, text));
+    return all;
+  };
+  using Set = std::set<int32_t>;
+  // The most likely token is not, once it is penalized: 1.33 and 1.9.
+  EXPECT_EQ(drawn({.top_k = 1, .repetition_penalty = 1.5}, {2, 1.9f}, {0}), Set{1});
+  // 0.6, 0.2, 0.2 become 0.46, 0.27, 0.27: one token reaches a half no more.
+  EXPECT_EQ(drawn({.temperature = 2, .top_p = 0.5}, logits_of({0.6, 0.2, 0.2}), {}), (Set{0, 1}));
+  // 0.2 is a third of 0.6, and its root more than a half.
+  EXPECT_EQ(drawn({.temperature = 2, .min_p = 0.5}, logits_of({0.6, 0.2, 0.2}), {}),
+            (Set{0, 1, 2}));
+  // Of equals top-k takes the lower, and top-p takes the lower of those.
+  EXPECT_EQ(drawn({.top_k = 3, .top_p = 0.6}, {0, 0, 0, 0, 0}, {}), (Set{0, 1}));
+}
+
 TEST(Draw, NoNumberIsNeverDrawn) {
   const float nan = std::nanf(""), least = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(draw({}, {nan, 0, least}, {.position = i}), 1);

@@ -149,6 +149,12 @@ TEST_F(Generate, WhatIsCounted) {
   const nlohmann::json always = counts("--draft a --draft-tokens 3" + window);
   EXPECT_EQ(always["accepted"], always["proposed"]);
   EXPECT_LT(always["passes"].get<int64_t>(), one["passes"].get<int64_t>() / 3);
+  EXPECT_EQ(always["one_minus_tv"], 1);
+  EXPECT_EQ(always["tokens_a_pass_expected"], 4);
+  save(kModels[1], "b", "--seed 9");
+  const nlohmann::json sometimes = counts("--draft b --draft-tokens 3" + window);
+  EXPECT_LT(sometimes["acceptance"], sometimes["one_minus_tv"]);
+  EXPECT_LT(sometimes["one_minus_tv"], 1);
 }
 
 class GenerateRefuses : public Refusals {};

@@ -108,8 +108,29 @@ class Generate(unittest.TestCase):
                         self.assertAlmostEqual(ours, row[token].item(), delta=1e-4)
             self.assertGreater(compared, 200, model)
 
+    def test_greedy_texts_with_a_penalty(self):
+        """Of tokens that prompt or answer have: a penalty of the answer alone gives another text."""
+        import transformers
+
+        prompt, penalty = self.prompts[2], {"repetition_penalty": 1.3}
+        ours = self.ours("llama", [prompt], **{"temperature": 0, "max-tokens": 60, "repetition-penalty": 1.3})[0]["tokens"]
+        with self.torch.no_grad():
+            generate = lambda **more: self.models["llama"].generate(  # noqa: E731
+                **self.given(prompt), do_sample=False, max_new_tokens=60, pad_token_id=0, **more)[0].tolist()[len(prompt):]
+            self.assertEqual(ours, generate(**penalty))
+            answer_alone = transformers.RepetitionPenaltyLogitsProcessor(1.3, prompt_ignore_length=len(prompt))
+            self.assertNotEqual(ours, generate(logits_processor=transformers.LogitsProcessorList([answer_alone])))
+
+    def misfit(self, seen, p):
+        """The first token whose count is further from its chance than draws are, or None."""
+        draws = sum(seen)
+        far = lambda count, chance: abs(count - draws * chance) > 5 * math.sqrt(draws * chance * (1 - chance)) + (1 if chance else 0)  # noqa: E731
+        return next((token for token, (count, chance) in enumerate(zip(seen, p)) if far(count, chance)), None)
+
     def test_filters(self):
-        from transformers import GenerationConfig
+        """And orders that are not theirs are seen: filters before the penalty, or before the temperature."""
+        from transformers import (GenerationConfig, MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,
+                                  TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
         draws, prompt = 4000, self.prompts[2]
         for name, (mine, his) in FILTERS.items():
@@ -124,11 +145,17 @@ class Generate(unittest.TestCase):
                 with self.torch.no_grad():
                     scores = model.generate(**self.given(prompt), generation_config=config).scores[0][0]
                 p = scores.double().softmax(-1).tolist()
-                for token, (count, chance) in enumerate(zip(seen, p)):
-                    error = 5 * math.sqrt(draws * chance * (1 - chance)) + (1 if chance else 0)
-                    self.assertLessEqual(abs(count - draws * chance), error, f"token {token} of chance {chance}")
+                self.assertIsNone(self.misfit(seen, p))
                 if name not in ("temperature", "penalty"):
                     self.assertLess(sum(chance > 0 for chance in p), VOCAB, "the filter leaves something out")
+        heat, penalty = TemperatureLogitsWarper(1.4), RepetitionPenaltyLogitsProcessor(1.3)
+        filters = [TopKLogitsWarper(40), TopPLogitsWarper(0.8), MinPLogitsWarper(0.05)]
+        for order in [[penalty, heat, *filters], [heat, *filters, penalty], [penalty, *filters, heat]]:
+            ids, row = self.torch.tensor([prompt]), self.logits("llama", prompt)[-1:]
+            for processor in order:
+                row = processor(ids, row)
+            wrong = order[1] is not heat
+            self.assertEqual(self.misfit(seen, row[0].softmax(-1).tolist()) is not None, wrong)
 
 
 def main():
