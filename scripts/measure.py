@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -116,10 +117,12 @@ def both(predicted, measured):
 WHOLE = []  # tables of which a README shows some rows
 
 
-def long_table(title, header, rows, shown):
-    """A table of the rows whose numbers are in `shown`; the whole table goes to the page of results."""
+def long_table(title, header, rows, shown, mib=False):
+    """A table of the rows whose numbers are in `shown`, with `mib` their bytes in MiB; the whole table goes to
+    the page of results."""
     WHOLE.append(f"## {title}\n\n{table(header, rows)}\n")
-    return table(header, [rows[i] for i in shown])
+    text = table(header, [rows[i] for i in shown])
+    return re.sub(r"\b\d{1,3}(?:,\d{3})+\b", lambda n: f"{int(n[0].replace(',', '')) / 2**20:.2f}", text) if mib else text
 
 
 def memory_table(finished, formulas):

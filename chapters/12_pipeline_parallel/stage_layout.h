@@ -1,8 +1,8 @@
 // Which blocks a stage has, and what its schedule needs: memory, messages, operations.
 //
-// A stage has `chunks` parts of neighboring blocks (one, unless the schedule is interleaved). Part
-// g is on stage g % p and reads what part g - 1 wrote. The first part has the embedding. The last
-// part has the last norm and the head.
+// A stage has `chunks` model chunks of neighboring blocks (one, unless the schedule is interleaved).
+// Chunk g of the model is on stage g % p and reads what chunk g - 1 wrote. The first has the
+// embedding. The last has the last norm and the head.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct StageTimes {
 struct StageLayout {
   StageRank position;  ///< which stage this is, of how many: it says which blocks are here
   GptConfig gpt;       ///< the model
-  GptConfig part;      ///< the same, with only the blocks of one part
+  GptConfig part;      ///< the same, with only the blocks of one model chunk
   PipelineOptions options;
   int64_t micros;               ///< GA, micro-batches of a step
   std::vector<Action> actions;  ///< what this stage does in a step, in order

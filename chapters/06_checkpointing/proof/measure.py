@@ -4,7 +4,7 @@ import pathlib
 import statistics
 import subprocess
 
-from measure import ROOT, run, short_text, table
+from measure import ROOT, long_table, run, short_text
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -58,7 +58,7 @@ def noise_line(runs):
             "each other, as far as these runs show.")
 
 
-def policies_table(runs):
+def policies_table(title, runs):
     rows = []
     for policy, rounds in runs.items():
         r = rounds[0]
@@ -73,7 +73,7 @@ def policies_table(runs):
             f"{ms:.0f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
     head = ["policy", "Activation, predicted / measured", "FLOPs twice, predicted / measured",
             "share", "ms a step", "to none", f"hash of the weights after {STEPS} steps"]
-    return table(head, rows)
+    return long_table(title, head, rows, shown=[0, 3, 5, 7])
 
 
 def points(runs):
@@ -108,12 +108,12 @@ def measure():
         f"`{MODEL}` in FP32, {ROUNDS} rounds of {STEPS} steps. The policies take turns, and of each "
         "the fastest round counts: whatever else the machine does only makes a round slower. FLOPs "
         "are those of matrix products and of attention in one step; the share is of forward and "
-        "backward together:",
-        policies_table(fp32),
+        "backward together. [All policies](../../docs/results/chapter_06.md):",
+        policies_table("In FP32", fp32),
         noise_line(fp32),
         "![time of a step against activation memory for eight policies](memory_time.svg)",
         "The same with `--precision bf16`:",
-        policies_table(bf16),
+        policies_table("In BF16", bf16),
         noise_line(bf16),
         plan(),
     ])

@@ -1,6 +1,6 @@
 """The measured tables of chapter 08: states of the optimizer by number of ranks, and traffic."""
 
-from measure import run, short_text, table
+from measure import long_table, run, short_text, table
 
 PARENT, CHAPTER = "07_ddp", "08_zero1"
 MODEL = "--model small --batch 8 --steps 2"
@@ -28,8 +28,8 @@ def states(text, precision):
             rows.append([ranks, chapter, f"{formula:,.0f}", *(r.both(c) for c in shown),
                          f"{total(r):,}", f"`{r.hash[-1]}`"])
     what, name = ("12P", "Master + Optim") if precision == "bf16" else ("8P", "Optim")
-    return table(["ranks", "chapter", f"{name} by formula: {what} in 07, {what}/N in 08", *shown,
-                  "total", "hash"], rows)
+    head = ["ranks", "chapter", f"{name} by formula: {what} in 07, {what}/N in 08", *shown, "total", "hash"]
+    return long_table(f"In {precision.upper()}", head, rows, shown=[2, 3, 6, 7], mib=True)
 
 
 def optimizers(text):
@@ -48,19 +48,16 @@ def traffic(text):
         for chapter in (PARENT, CHAPTER):
             r = run(chapter, f"{MODEL} --threads 1 --ranks 4 --precision {precision}", text)
             bytes_ = r.report["extra"]["traffic"]
-            calls = {op: r.report["comm"][0].get(op, {}).get("calls", 0)
-                     for op in ("all_reduce", "reduce_scatter", "all_gather")}
-            rows.append([precision, chapter, f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}",
-                         *calls.values()])
-    return table(["precision", "chapter", "bytes that a rank sends a step, predicted", "measured",
-                  "all-reduces of the run", "reduce-scatters", "all-gathers"], rows)
+            rows.append([precision, chapter, f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
+    return table(["precision", "chapter", "bytes that a rank sends a step, predicted", "measured"], rows)
 
 
 def measure():
     text = short_text(batch=8, seq_len=256)
     return "\n\n".join([
-        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes. Predicted and measured "
-        "are equal where one number stands; the last column is the hash of the weights:",
+        f"`{MODEL} --threads 1` on the first pages of the text, peak MiB, predicted and measured "
+        "alike; the last column is the hash of the weights. [In bytes, for other numbers of "
+        "ranks](../../docs/results/chapter_08.md):",
         states(text, "fp32"),
         "The same with `--precision bf16`:",
         states(text, "bf16"),

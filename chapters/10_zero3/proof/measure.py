@@ -5,7 +5,7 @@ import re
 import statistics
 import subprocess
 
-from measure import ROOT, both, result, run, short_text, table
+from measure import ROOT, both, long_table, result, run, short_text, table
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -56,8 +56,8 @@ def stages_table(runs):
             rows.append([N, chapter, f"{theirs:,.0f}", f"{mine:,.0f}", f"{states(r):,}",
                          *(r.both(c) for c in STATES), f"{rooms(runs, chapter, N):,}",
                          f"`{r.hash[-1]}`"])
-    return table(["ranks", "chapter", "paper", "formula here", "counted", *STATES,
-                  "rooms, counted", "hash"], rows)
+    head = ["ranks", "chapter", "paper", "formula here", "counted", *STATES, "rooms, counted", "hash"]
+    return long_table("Memory", head, rows, shown=[12, 13, 14, 15], mib=True)
 
 
 def chart(runs):
@@ -151,9 +151,9 @@ def measure():
     runs = stages(text)
     chart(runs)
     return "\n\n".join([
-        f"`{MODEL} --steps 2 --threads 1 --precision bf16` on the first pages of the text. Bytes "
-        "of rank 0 that belong to parameters; predicted and measured are equal where one number "
-        "stands:",
+        f"`{MODEL} --steps 2 --threads 1 --precision bf16` on the first pages of the text. MiB of "
+        "rank 0 that belong to parameters, predicted and measured alike. [In bytes, for other numbers of "
+        "ranks](../../docs/results/chapter_10.md):",
         stages_table(runs),
         "![memory of one rank for chapters 07 to 10 at 1, 2, 4 and 8 ranks](memory.svg)",
         large(),
@@ -161,9 +161,9 @@ def measure():
         wire(text),
         "Gathered twice or kept, ahead of time or on demand; medians of 3 rounds:",
         choices(text),
-        "In the memory of one machine all that is cheap. On a link of 1 Gbit/s, two processes, by "
-        "`bench/shaped_link.py --stages`:",
-        result("stages"),
+        "In the memory of one machine all that is cheap. On a link of 1 Gbit/s, two processes, `small` "
+        "with batch 32 ([more rows](../../docs/results/data_parallel.md#chapters-07-to-10-on-the-same-link)):",
+        result("stages", shown=[1, 2, 4, 5]),
         "One step of chapters 08 and 10 there, as `bench/shaped_link.py --stages --only '08;10' "
         "--picture` draws it:",
         "![one step of chapters 08 and 10 on a slow link: computation, sums and gathers]"

@@ -2,7 +2,7 @@
 
 import statistics
 
-from measure import run, short_text, table
+from measure import long_table, run, short_text, table
 
 PARENT, CHAPTER = "06_checkpointing", "11_tensor_parallel"
 MODEL = "--model small --heads 8 --batch 8 --steps 3"
@@ -22,7 +22,7 @@ def memory(text):
     alone = run(PARENT, f"{MODEL} --threads 1", text)
     rows.insert(0, ["06", *(alone.both(c) for c in CATEGORIES[:-1]), "0",
                     f"{sum(alone.memory(c) for c in CATEGORIES):,}", f"`{alone.hash[-1]}`"])
-    return table(["flags", *CATEGORIES, "total", "hash"], rows)
+    return long_table("Memory", ["flags", *CATEGORIES, "total", "hash"], rows, shown=[0, 2, 6, 7])
 
 
 def traffic(text):
@@ -34,7 +34,7 @@ def traffic(text):
         r = run(CHAPTER, f"{MODEL} --threads 1 {flags}", text)
         bytes_ = r.report["extra"]["traffic"]
         rows.append([f"`{flags}`", f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
-    return table(["flags", "bytes that a rank sends a step, predicted", "measured"], rows)
+    return long_table("Traffic", ["flags", "bytes that a rank sends a step, predicted", "measured"], rows, shown=[0, 6, 8])
 
 
 def times(text):
@@ -56,8 +56,9 @@ def times(text):
 def measure():
     text = short_text(batch=8, seq_len=256)
     return "\n\n".join([
-        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes of rank 0. Predicted and "
-        "measured are equal where one number stands; the last column is the hash of the weights:",
+        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes of rank 0, predicted and "
+        "measured alike; the last column is the hash of the weights. [Other "
+        "flags](../../docs/results/chapter_11.md):",
         memory(text),
         "What activations and their gradients cost on the wire:",
         traffic(text),

@@ -2,7 +2,7 @@
 
 import statistics
 
-from measure import run, short_text, table
+from measure import long_table, run, short_text, table
 
 CHAPTER = "18_offload"
 LAYERS, BATCH = 16, 8
@@ -47,8 +47,8 @@ def inputs_table(text, precision):
         rows.append([f"`{flags.removeprefix(common).strip()}`", bytes_of(r, "Activation"),
                      both(r.report["extra"]["offload"]["inputs"]), milliseconds(finished),
                      f"`{r.hash[-1]}`"])
-    return table(["flags", "Activation, predicted / measured",
-                  "written and read a step, predicted / measured", "ms a step", "hash"], rows)
+    head = ["flags", "Activation, predicted / measured", "written and read a step, predicted / measured", "ms a step", "hash"]
+    return long_table(f"Inputs in {precision.upper()}", head, rows, shown=[2, 3, 6, 7])
 
 
 def states_table(text):
@@ -82,7 +82,8 @@ def measure():
     text = short_text(BATCH, 256)
     return "\n\n".join([
         f"`{MODEL}`, {ROUNDS} rounds of 3 steps, which take turns; medians. The machine had other "
-        "work besides, so times say no more than the order of size. Inputs in FP32:",
+        "work besides, so times say no more than the order of size. Inputs in FP32 "
+        "([other segments](../../docs/results/chapter_18.md)):",
         inputs_table(text, "fp32"),
         "and with `--precision bf16`:",
         inputs_table(text, "bf16"),

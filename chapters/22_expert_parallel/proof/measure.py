@@ -3,7 +3,7 @@
 import math
 import statistics
 
-from measure import both, run, short_text, table
+from measure import both, long_table, run, short_text, table
 
 PARENT, CHAPTER = "21_moe", "22_expert_parallel"
 MEMORY = "--model moe-tiny --batch 8 --micro-batch 1 --steps 1 --threads 1"
@@ -45,7 +45,7 @@ def traffic():
                          both(*(found["sent"][w] for w in ("predicted", "measured")))])
     head = ["$k$", "ep", r"formula, one row for each choice: $2knC\frac{ep-1}{ep}$", "the same, counted",
             "formula, one row for each owner", "the same, counted", "bytes of rank 0, forward and backward"]
-    return table(head, rows)
+    return long_table("Traffic", head, rows, shown=[3, 6, 8])
 
 
 def measure():
@@ -55,6 +55,6 @@ def measure():
         memory(),
         f"**Traffic.** `{ROWS} --ranks {RANKS}`: $n = 512$ tokens of a rank, $C = {CHANNELS}$, "
         f"$E = {EXPERTS}$. Elements that a rank sends forward in a step, mean of all ranks; and bytes, "
-        "predicted and measured (equal where one number stands):",
+        "predicted and measured alike. [All rows](../../docs/results/chapter_22.md):",
         traffic(),
     ])
