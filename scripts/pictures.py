@@ -9,6 +9,7 @@ Colors are readable on white and on black, and there is no background.
 """
 
 import json
+import math
 import sys
 
 from marked import ROOT, replaced, settle, tell
@@ -749,6 +750,46 @@ def cached(data):
     return svg.done()
 
 
+# ---- 32: singular values before and after Newton-Schulz -------------------------------------------
+
+def stretched(s, steps=5):
+    """What becomes of a singular value of X."""
+    for _ in range(steps):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return s
+
+
+def singular_values(data):
+    """Both axes are logarithmic, from 1e-5 to 1 and from 1e-5 to 2."""
+    left, top, decade = 70, 30, 96
+    x, y = lambda s: left + decade * (5 + math.log10(s)), lambda s: top + 0.62 * decade * (0.3 - math.log10(s))
+    svg = Svg(left + 5 * decade + 130, 406, "Singular values of a matrix before and after five steps of Newton-Schulz")
+    svg.tip()
+    low, high = (f(stretched(10**(-k / 5000)) for k in range(13_900)) for f in (min, max))
+    svg.box(x(1e-5), y(high), 5 * decade, y(low) - y(high), GREEN, more=' fill-opacity="0.25"')
+    svg.text(x(1) + 12, y(0.9) + 4, f"{low:.2f} to {high:.2f}", GREEN, bold=True)
+    for k in range(6):
+        name = "1" if k == 5 else f"0.{'0' * (4 - k)}1"
+        svg.text(x(10**(k - 5)), y(1e-5) + 18, name, size=11, anchor="middle")
+        svg.text(left - 8, y(10**(k - 5)) + 4, name, size=11, anchor="end")
+    for steps, color, label in ((0, GREY, "before"), (1, ORANGE, "after one step"), (5, BLUE, "after five")):
+        points = [10**(-5 + k / 100) for k in range(501)]
+        dashed = ' stroke-dasharray="3 4"'
+        path = " L".join(f"{x(s):.1f} {y(stretched(s, steps)):.1f}" for s in points)
+        svg.out.append(f'<path d="M{path}" stroke="{color}" fill="none" stroke-width="1.8"'
+                       f'{dashed if steps == 0 else ""}/>')
+        beside = (8, 14, "start") if steps == 0 else (-8, -4, "end")
+        svg.text(x(4e-4) + beside[0], y(stretched(4e-4, steps)) + beside[1], label, color, 12, beside[2])
+    for s in (4e-5, 1e-3, 0.01, 0.06, 0.3, 0.9):
+        svg.arrow(x(s), y(s) - 3, x(s), y(stretched(s)) + (3 if stretched(s) > s else -5), DARK)
+    svg.out.append(f'<path d="M{x(0.0016):.1f} {y(1e-5):.1f} V{y(high):.1f}" stroke="{GREEN}" stroke-dasharray="2 3"/>')
+    for i, words in enumerate(("from 0.0016 on all directions become", "nearly equally long; smaller ones have",
+                               "grown 485-fold, and stay small")):
+        svg.text(x(0.002), y(7e-5) + 16 * i, words, size=12)
+    svg.text(left + 2.5 * decade, y(1e-5) + 40, "singular value / norm of the matrix", anchor="middle")
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -768,6 +809,7 @@ PICTURES = {
     "27_data_order/epoch.svg": dealt_epoch,
     "30_hsdp/machines.svg": hybrid,
     "31_generate/cached.svg": cached,
+    "32_optimizers/singular_values.svg": singular_values,
 }
 
 

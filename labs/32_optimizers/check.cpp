@@ -9,13 +9,15 @@
 #include <fmt/format.h>
 
 #include "chapters/32_optimizers/muon.h"
+#include "common/comm/self_comm.h"
 #include "common/model/config.h"
 #include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
 
-void run_newton_schulz(Sheet& sheet, Dtype dtype) {
+void run_newton_schulz(Sheet& sheet, const std::string& precision) {
+  const Dtype dtype = precision == "fp32" ? Dtype::F32 : Dtype::BF16;
   SelfComm self;
   OneRank me(self);
   const auto m = sheet.pick<int64_t>("rows", {12, 16, 20}), n = 2 * m + 4;
@@ -25,8 +27,8 @@ void run_newton_schulz(Sheet& sheet, Dtype dtype) {
     const Tensor x = sheet.drawn(me.arena, name, {R, N});
     me.ctx.kernels->scale(me.ctx, x, length);
     newton_schulz.orthogonalize(me.ctx, x);
-    sheet.bits(fmt::format("newton/{}: {} by {}, {}", name, R, N, to_string(dtype)), x);
-    sheet.text(fmt::format("flops/counted: {}, {}", name, to_string(dtype)),
+    sheet.bits(fmt::format("newton/{}: {} by {}, {}", name, R, N, precision), x);
+    sheet.text(fmt::format("flops/counted: {}, {}", name, precision),
                fmt::format("{} {}", newton_schulz.counted() - before, NewtonSchulz::flops(R, N)));
     before = newton_schulz.counted();
   };
@@ -120,8 +122,8 @@ void run_update(Sheet& sheet, const GptConfig& gpt, int ranks) {
 }  // namespace
 
 void cases(Sheet& sheet) {
-  for (const Dtype dtype : {Dtype::F32, Dtype::BF16})
-    sheet.run("Newton-Schulz, " + to_string(dtype), [&] { run_newton_schulz(sheet, dtype); });
+  for (const std::string precision : {"fp32", "bf16"})
+    sheet.run("Newton-Schulz, " + precision, [&] { run_newton_schulz(sheet, precision); });
   const GptConfig gpt = model(sheet, "nano"), llama = model(sheet, "llama-nano");
   sheet.run("matrices of a GPT", [&] { run_matrices(sheet, gpt, "GPT"); });
   sheet.run("matrices of a LLaMA", [&] { run_matrices(sheet, llama, "LLaMA"); });
