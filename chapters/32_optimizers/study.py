@@ -25,8 +25,8 @@ COMMON = "--threads 1 --schedule cosine --clip 1 --quiet"
 MODELS = {"tiny": "--model tiny --batch 16", "small": "--model small --seq-len 128 --batch 8"}  # 1,024 tokens a step
 # Muon's scale makes its updates as long as AdamW's. Lion's rate is smaller, its decay larger by the same factor.
 OPTIMIZERS = {"adamw": ("", (1e-3, 2e-3, 4e-3, 8e-3)),
-              "lion": ("--beta2 0.99 --weight-decay 0.5", (2e-4, 4e-4, 8e-4, 16e-4)),
-              "muon": ("", (1e-3, 2e-3, 4e-3, 8e-3))}
+              "lion": ("--beta2 0.99 --weight-decay 0.5", (4e-4, 8e-4, 16e-4, 32e-4)),
+              "muon": ("", (2e-3, 4e-3, 8e-3, 16e-3))}
 
 
 def version():
@@ -61,7 +61,9 @@ def run_of(flags, commit):
 def runs_of(model, all_flags):
     """Runs of a model, in their order."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    (KEPT / "text.txt").write_bytes(TEXT.read_bytes()[:CHARACTERS])
+    text = KEPT / "text.txt"
+    if not text.exists():
+        text.write_bytes(TEXT.read_bytes()[:CHARACTERS])
     commit = version()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         futures = [pool.submit(run_of, f"{COMMON} {MODELS[model]} {one}", commit) for one in all_flags]
