@@ -13,7 +13,7 @@ import chapter_tree  # noqa: E402
 from filter import label  # noqa: E402
 
 REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "cuda", "context_parallel", "expert_parallel",
-             "cluster", "machines"]
+             "cluster", "machines", "answers"]
 
 
 def parts():
