@@ -1,4 +1,4 @@
-// Gradients of activations in one part of the model: as few as possible, or all that weight
+// Gradients of activations in one model chunk: as few as possible, or all that weight
 // gradients will read.
 //
 // If both gradients of a block are computed together, two buffers of the stream and one set of the
@@ -27,7 +27,7 @@ struct BlockGrads {
   MlpGrads mlp;
 };
 
-/// Gradients of activations of one part of the model.
+/// Gradients of activations of one model chunk.
 struct PartGrads {
   std::vector<Tensor> streams;  ///< (B,T/s,C), of each block's input, and of the last output
   std::vector<BlockGrads> blocks;
@@ -56,7 +56,7 @@ struct PartGrads {
 
 /// Workspace for the gradients of activations of `waiting` micro-batches, whose weight gradients
 /// wait.
-/// @param part    the layers of the part
+/// @param part    the model with the layers of the chunk alone
 /// @param waiting 0: none waits, and one set serves all blocks and micro-batches
 inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
                                                const ActivationPlan& plan, int64_t waiting) {

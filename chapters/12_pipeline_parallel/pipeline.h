@@ -62,7 +62,7 @@ constexpr int64_t kMailbox = 2;
 enum class Do : uint8_t {
   Forward,
   Backward,        ///< both gradients
-  BackwardInput,   ///< for which the part before waits
+  BackwardInput,   ///< for which the model chunk before waits
   BackwardWeight,  ///< for which nobody waits
   RecvActivation,
   SendActivation,
@@ -87,8 +87,8 @@ inline std::string to_string(const Action& a) {
   return fmt::format("{} of micro-batch {}, chunk {}", to_string(a.what), a.micro, a.chunk);
 }
 
-/// The model has p v parts. Part g reads what part g - 1 wrote. Stage s has the parts g = c p + s,
-/// so part g + 1 is always on the next stage; after the last stage comes the first.
+/// The model has p v model chunks. Number g reads what g - 1 wrote. Stage s has those with g = c p
+/// + s, so g + 1 is always on the next stage; after the last stage comes the first.
 struct Pipeline {
   PipelineKind kind = PipelineKind::GPipe;
   int64_t stages = 1;                      ///< p
@@ -107,7 +107,7 @@ inline bool is_receive(Do what) { return what == Do::RecvActivation || what == D
 inline bool wants_input(Do what) { return what == Do::Backward || what == Do::BackwardInput; }
 inline bool wants_weight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
 
-/// Whether the micro-batch needs nothing more in its part after this action.
+/// Whether the micro-batch needs nothing more in its model chunk after this action.
 inline bool ends_flight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
 
 /// The stage at the other end of a message. Activations go to the next stage, and gradients come
@@ -117,7 +117,7 @@ inline int64_t peer(int64_t stage, Do what, int64_t stages) {
   return (stage + (next ? 1 : stages - 1)) % stages;
 }
 
-/// Adds messages to the actions `compute` of stage s: what a part receives before one and sends
+/// Adds messages to the actions `compute` of stage s: what a chunk receives before one and sends
 /// after it.
 inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
                                          const std::vector<Action>& compute) {

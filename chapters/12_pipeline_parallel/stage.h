@@ -1,8 +1,8 @@
-// One stage of the pipeline: its part of the model, its memory for each micro-batch in flight, and
+// One stage of the pipeline: its model chunks, its memory for each micro-batch in flight, and
 // its messages to the stages before and after it.
 //
-// A micro-batch goes forward through a part. Its gradient comes much later, and other micro-batches
-// pass in between. So activations lie in slots, one for each micro-batch in flight:
+// A micro-batch goes forward through a model chunk. Its gradient comes much later, and other
+// micro-batches pass in between. So activations lie in slots, one for each micro-batch in flight:
 //
 //   F0 F1 F2 B0 F3 B1 ...      slot 0: F0 .. B0, then F3 ..     slot 1: F1 .. B1     slot 2: F2 ..
 //
@@ -28,18 +28,18 @@
 
 namespace ladder {
 
-/// A micro-batch of n sequences in one part of the model.
+/// A micro-batch of n sequences in one model chunk.
 struct InFlight {
-  int64_t first_block;  ///< of the part, in the model
-  bool embed, head;     ///< whether the part has them
+  int64_t first_block;  ///< of the chunk, in the model
+  bool embed, head;     ///< whether the chunk has them
   Activations acts;     ///< acts.embed: what its first block reads, also from the stage before
   PartGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// The first section of parameters that the part has: backward ends with it.
+  /// The first section of parameters that the chunk has: backward ends with it.
   int64_t first_section() const { return embed ? 0 : first_block + 1; }
-  /// What the part writes, and its gradient: (n,T/s,C), where s is the number of ranks that split
+  /// What the chunk writes, and its gradient: (n,T/s,C), where s is the number of ranks that split
   /// each sequence: here 1, in chapter 13 perhaps more.
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }

@@ -1,8 +1,8 @@
 // Which blocks a stage has, and what its schedule needs: memory, messages, operations.
 //
-// A stage has `chunks` model chunks of neighboring blocks (one, unless the schedule is interleaved).
-// Chunk g of the model is on stage g % p and reads what chunk g - 1 wrote. The first has the
-// embedding. The last has the last norm and the head.
+// A stage has `chunks` model chunks of neighboring blocks (one, unless the schedule is
+// interleaved). Chunk g of the model is on stage g % p and reads what chunk g - 1 wrote. The first
+// has the embedding. The last has the last norm and the head.
 #pragma once
 
 #include <algorithm>
