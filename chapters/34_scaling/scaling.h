@@ -11,7 +11,6 @@
 // is multiplied by c, eps and weight decay by 1 / c, because the gradient of c W is 1 / c of W's.
 #pragma once
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -21,10 +20,9 @@
 
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/model/scaled_norm.h"
 #include "common/run/command_line.h"
 #include "kernels/kernels.h"
-#include "kernels/limbs.h"
-#include "kernels/transfer.h"
 
 namespace ladder {
 
@@ -107,7 +105,11 @@ class Scaling {
   /// The global norm of the gradients that the weights had before they were folded: of c W the
   /// gradient is 1 / c of W's. So --clip has the same meaning at any width and depth.
   /// @param limbs I64 (kFolds, kLimbs), one row for each factor
-  double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs) const;
+  double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs) const {
+    return scaled_norm(ctx, grads, layout, limbs,
+                       {.rows{1, fold(Role::Head), fold(Role::Projection)},
+                        .of = [&](Role role) { return fold(role); }});
+  }
   static constexpr int64_t kFolds = 3;
 
  private:
@@ -135,27 +137,5 @@ class Scaling {
   bool is_on_ = false;
   double m_ = 1, d_ = 1;
 };
-
-inline double Scaling::grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout,
-                                 Tensor limbs) const {
-  const std::array<double, kFolds> folds{1, fold(Role::Head), fold(Role::Projection)};
-  zero(ctx, limbs);
-  for (const ParamSpec& spec : layout.specs()) {
-    int64_t row = 0;
-    while (folds[static_cast<size_t>(row)] != fold(spec.role)) ++row;
-    const Tensor part = layout.tensor(grads, spec);
-    const Tensor live = part.view({part.size()}).first(spec.live());  // without padding
-    ctx.kernels->squared_norm(ctx, limbs.slice(row, 1), live.view({1, live.size()}));
-  }
-  ctx.synchronize();
-  double sum = 0;
-  for (int64_t row = 0; row < kFolds; ++row) {
-    auto* digits = limbs.slice(row, 1).data<int64_t>();
-    carry_limbs(digits);
-    const double c = folds[static_cast<size_t>(row)];
-    sum += c * c * limbs_value(digits);
-  }
-  return std::sqrt(sum);
-}
 
 }  // namespace ladder

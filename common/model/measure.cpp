@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "common/model/scaled_norm.h"
 #include "kernels/kernels.h"
 #include "kernels/limbs.h"
 #include "kernels/tree.h"
@@ -13,30 +14,45 @@ namespace ladder {
 
 double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
                  Comm* others) {
+  return scaled_norm(ctx, grads, layout, limbs, {}, others);
+}
+
+double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
+                   const NormFactors& factors, Comm* others) {
   const Span span(ctx, "grad_norm");
-  std::fill_n(limbs.data<int64_t>(), kLimbs, 0);
+  std::fill_n(limbs.data<int64_t>(), limbs.size(), 0);
   // Neighboring tensors are summed as one row. Its leaves are theirs, because each begins at a
   // multiple of kAlign. On a device, a call for each tensor would take longer than the sums.
   static_assert(kAlign % kNormLeaf == 0);
   Tensor row;
+  int64_t sum_of_row = 0;
   const auto add = [&] {
-    if (row) ctx.kernels->squared_norm(ctx, limbs, row.view({1, row.size()}));
+    const Tensor sum = limbs.slice(sum_of_row, 1);
+    if (row) ctx.kernels->squared_norm(ctx, sum, row.view({1, row.size()}));
   };
   for (const ParamSpec& spec : layout.specs()) {
     if (spec.is_copy) continue;
     const Tensor next = flat(layout.tensor(grads, spec)).first(spec.live());
-    if (row && static_cast<std::byte*>(row.ptr) + row.bytes() == next.ptr) {
+    const int64_t sum =
+        std::ranges::find(factors.rows, factors.of(spec.role)) - factors.rows.begin();
+    if (row && sum == sum_of_row && static_cast<std::byte*>(row.ptr) + row.bytes() == next.ptr) {
       row.shape = {row.size() + next.size()};
       continue;
     }
     add();
     row = next;
+    sum_of_row = sum;
   }
   add();
   ctx.synchronize();
-  carry_limbs(limbs.data<int64_t>());
+  for (int64_t r = 0; r < limbs.dim(0); ++r) carry_limbs(limbs.slice(r, 1).data<int64_t>());
   if (others) others->all_reduce(limbs);
-  return std::sqrt(limbs_value(limbs.data<int64_t>()));
+  double squares = 0;
+  for (int64_t r = 0; r < limbs.dim(0); ++r) {
+    const double factor = factors.rows[static_cast<size_t>(r)];
+    squares += factor * factor * limbs_value(limbs.slice(r, 1).data<int64_t>());
+  }
+  return std::sqrt(squares);
 }
 
 float mean_loss(const Ctx& ctx, Tensor losses, int64_t targets) {

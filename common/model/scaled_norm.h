@@ -1,0 +1,23 @@
+// The global norm of gradients that count with a factor each.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/comm/comm.h"
+#include "common/model/layout.h"
+#include "kernels/context.h"
+
+namespace ladder {
+
+struct NormFactors {
+  std::vector<double> rows{1};  ///< the factors that there are, different or not
+  std::function<double(Role)> of = [](Role) { return 1.0; };  ///< one of them
+};
+
+/// grad_norm (measure.h) of gradients that are multiplied by their parameters' factors.
+/// @param limbs I64 (R, kLimbs), workspace that the host can read: a row for each of factors.rows
+double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
+                   const NormFactors& factors, Comm* others = nullptr);
+
+}  // namespace ladder
