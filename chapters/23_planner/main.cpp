@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "chapters/23_planner/decode_time.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/explain.h"
+#include "chapters/23_planner/law_file.h"
 #include "chapters/23_planner/plan_options.h"
 #include "chapters/23_planner/plan_report.h"
 #include "chapters/23_planner/scaling_law.h"
@@ -35,7 +37,7 @@ namespace {
 
 struct Options {
   Question question;
-  std::string explain, report;
+  std::string explain, report, law;
   bool command = false, decode = false;
   int64_t show = 10;
 
@@ -48,6 +50,7 @@ struct Options {
              "print how fast one device writes texts with the model (chapter 31), and stop");
     line.add("--report", report,
              "the 100 fastest layouts (--show, if it is more) and the front, as JSON");
+    line.add("--law", law, "for --compute: a law of your own runs, a file that chapter 34 writes");
   }
   /// @throws UserError
   void check() const {
@@ -58,6 +61,7 @@ struct Options {
           "--report, --explain and --command are of a plan, which --compute does not make");
     if (decode && (question.job.flops > 0 || command || !explain.empty()))
       throw UserError("--decode is no plan: --compute, --command and --explain do not go with it");
+    if (!law.empty() && question.job.flops == 0) throw UserError("--law is for --compute");
   }
 };
 
@@ -102,21 +106,30 @@ void print_smaller(const Answer& a) {
 
 /// Prints the model on which a budget is best spent. With tokens of inference it also prints the
 /// model of the same loss that takes the fewest operations in training and use together.
-void print_optimum(double flops, double inference_tokens) {
-  constexpr const char* kRow = "{:<42} {:>12.3g} {:>12.3g} {:>8.1f}";
+/// @param own the name of a file with a law, or empty
+void print_optimum(double flops, double inference_tokens, const std::string& own) {
+  std::vector<std::pair<std::string, LossLaw>> laws{{"Chinchilla 3", kHoffmann},
+                                                    {"Besiroglu", kBesiroglu}};
+  if (!own.empty()) laws.emplace_back(own, read_law(own));
+  const auto row = [](std::string_view name, const Optimum& at) {
+    return fmt::format("{:<42} {:>12.3g} {:>12.3g} {:>8.1f}", name, at.parameters, at.tokens,
+                       at.tokens_a_parameter());
+  };
   fmt::print("{:.3g} operations are best spent on\n{:<42} {:>12} {:>12} {:>8}\n", flops, "",
              "parameters", "tokens", "ratio");
-  for (const auto& [name, at] : approaches(flops))
-    fmt::print("{}\n", fmt::format(kRow, name, at.parameters, at.tokens, at.tokens_a_parameter()));
+  for (const auto& [name, at] : approaches(flops)) fmt::print("{}\n", row(name, at));
+  if (!own.empty()) {
+    const Optimum at = optimum(laws.back().second, flops);
+    fmt::print("{}  loss {:.4f}\n", row(own, at),
+               laws.back().second.loss(at.parameters, at.tokens));
+  }
   if (inference_tokens == 0) return;
   fmt::print("at the same loss, and with {:.3g} tokens of inference, the least in all is\n",
              inference_tokens);
-  for (const auto& [name, law] :
-       {std::pair{"Chinchilla 3", kHoffmann}, {"Besiroglu", kBesiroglu}}) {
+  for (const auto& [name, law] : laws) {
     const Optimum at = served(law, flops, inference_tokens);
     fmt::print("{}  {:.3g} operations for training, {:.3g} in all, {:.3g} for the optimum above\n",
-               fmt::format(kRow, name, at.parameters, at.tokens, at.tokens_a_parameter()),
-               lifetime(at, 0), lifetime(at, inference_tokens),
+               row(name, at), lifetime(at, 0), lifetime(at, inference_tokens),
                lifetime(optimum(law, flops), inference_tokens));
   }
 }
@@ -154,7 +167,7 @@ void decode(const Job& job, const Device& device, const std::string& report) {
 
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
-  if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens);
+  if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens, o.law);
   const Device device = read_device(LADDER_DEVICES, job.device);
   if (o.decode) return decode(o.question.asked(), device, o.report);
   const Answer a = answer(o.question, device, static_cast<size_t>(std::max<int64_t>(100, o.show)));

@@ -3,6 +3,7 @@
 N are parameters, D tokens. Error bars are the middle 80% of fits to runs drawn again with replacement.
 """
 
+import json
 import math
 import random
 
@@ -81,6 +82,11 @@ def fit(runs):
 
 def loss_of(law, run):
     return law["E"] + law["A"] / run["N"]**law["alpha"] + law["B"] / run["D"]**law["beta"]
+
+
+def write(path, law):
+    """For `ch23_planner --compute C --law FILE`."""
+    path.write_text(json.dumps(law, indent=1) + "\n")
 
 
 def again(fit_to, runs, times=100):

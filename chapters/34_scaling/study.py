@@ -4,6 +4,7 @@
     chapters/34_scaling/study.py coordinates    sizes of activations over widths and depths
     chapters/34_scaling/study.py transfer       loss over learning rates at several widths and depths
     chapters/34_scaling/study.py isoflop        the best size for each budget, and the next budget
+    chapters/34_scaling/study.py repeats        the same tokens from a shorter text, read more often
 
 Wants build/cpu and runs/bible.txt. As many runs at once as there are cores, a thread each. A finished
 run is kept in runs/34 under its flags and the commit of its program, so a study that was stopped goes on.
@@ -11,6 +12,7 @@ run is kept in runs/34 under its flags and the commit of its program, so a study
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,9 +22,9 @@ from pathlib import Path
 
 import law
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 PROGRAM, TEXT, KEPT = ROOT / "build/cpu/bin/ch34_scaling", ROOT / "runs/bible.txt", ROOT / "runs/34"
-BATCH, LENGTH, HEAD, VOCAB = 16, 64, 16, 256
+BATCH, LENGTH, HEAD, VOCAB = 4, 64, 4, 256
 TOKENS = BATCH * LENGTH  # of a step
 COMMON = (f"--model tiny --batch {BATCH} --seq-len {LENGTH} --threads 1 --schedule cosine --clip 1 --beta2 0.99 "
           "--seed 1 --quiet")
@@ -39,14 +41,15 @@ def version():
                           capture_output=True, text=True).stdout.strip()
 
 
-def report_of(flags, commit):
+def report_of(flags, commit, text):
     """The --report of a run: kept, or made now."""
-    kept = KEPT / f"{commit}-{hashlib.sha256(flags.encode()).hexdigest()[:16]}.json"
+    name = flags if text == TEXT else f"{text.name} {flags}"
+    kept = KEPT / f"{commit}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
     if not kept.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=KEPT) as folder:
             report = Path(folder, "report.json")
-            done = subprocess.run([PROGRAM, "--data", TEXT, "--report", report, *flags.split()], cwd=ROOT,
+            done = subprocess.run([PROGRAM, "--data", text, "--report", report, *flags.split()], cwd=ROOT,
                                   capture_output=True, text=True)
             if done.returncode not in (0, 3):  # 3: a loss was NaN, which a grid of rates may show
                 raise SystemExit(f"study.py: {flags}: {done.stderr.strip()}")
@@ -54,11 +57,11 @@ def report_of(flags, commit):
     return json.loads(kept.read_text())
 
 
-def reports(flags):
+def reports(flags, text=TEXT):
     """The reports of many runs, in their order."""
     commit, done = version(), 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [pool.submit(report_of, f"{COMMON} {one}", commit) for one in flags]
+        futures = [pool.submit(report_of, f"{COMMON} {one}", commit, text) for one in flags]
         for one, future in zip(flags, futures):
             loss, done = future.result()["val_loss"], done + 1
             shown = "NaN" if loss is None else f"{loss:.4f}"
@@ -66,9 +69,9 @@ def reports(flags):
     return [future.result() for future in futures]
 
 
-def losses(flags):
+def losses(flags, text=TEXT):
     """Validation losses; infinite where one is NaN."""
-    return [float("inf") if r["val_loss"] is None else r["val_loss"] for r in reports(flags)]
+    return [float("inf") if r["val_loss"] is None else r["val_loss"] for r in reports(flags, text)]
 
 
 def shape(width, depth):
@@ -96,7 +99,7 @@ def coordinates():
 
 # ---- transfer ------------------------------------------------------------------------------------
 
-RATES = [2.0**-k for k in range(10, 2, -1)]
+RATES = [2.0**-k for k in range(9, 2, -1)]
 STEPS = 200
 
 
@@ -116,11 +119,12 @@ def transfer():
 
 # ---- isoFLOP -------------------------------------------------------------------------------------
 
-BUDGETS = (1e11, 3e11, 1e12)
-NEXT = 3e12
-SIZES = [(32, 2), (48, 2), (64, 2), (96, 2), (128, 2), (128, 4), (192, 4)]
+BUDGETS = (3e10, 6e10, 1.2e11)
+NEXT = 3e11
+SIZES = [(8, 2), (12, 2), (16, 2), (20, 2), (24, 2), (32, 2), (48, 2), (64, 2)]
 EPOCH = int(0.9 * TEXT.stat().st_size) if TEXT.exists() else 0
 RATE = 2.0**-7  # about the best of BASE, by transfer()
+ONE_RATE = f"--lr {RATE} --mup {BASE[0]},{BASE[1]}"
 
 
 def parameters(width, depth):
@@ -133,10 +137,10 @@ def steps_of(budget, size):
 
 
 def trained(budget, sizes):
-    """Of each size that takes at least 50 steps for the budget and at most an epoch: N, D and the loss."""
+    """Of each size that takes at least 400 steps for the budget and at most an epoch: N, D and the loss."""
     steps = {size: steps_of(budget, size) for size in sizes}
-    steps = {size: n for size, n in steps.items() if n >= 50 and n * TOKENS <= EPOCH}
-    found = losses([f"--steps {n} --warmup {n // 10} --lr {RATE} --mup {BASE[0]},{BASE[1]} {shape(*size)}"
+    steps = {size: n for size, n in steps.items() if n >= 400 and n * TOKENS <= EPOCH}
+    found = losses([f"--steps {n} --warmup {n // 10} {ONE_RATE} {shape(*size)}"
                     for size, n in steps.items()])
     return [{"N": parameters(*size), "D": n * TOKENS, "loss": loss} for (size, n), loss in zip(steps.items(), found)]
 
@@ -158,22 +162,44 @@ def isoflop():
     grows, loss = growth(tables), law.fit([run for runs in tables for run in runs])
     if not grows or not loss:
         raise SystemExit("study.py: a budget has no size of least loss among these")
-    # Runs are drawn again within their budget.
+    # Runs are drawn again, for the growth within their budget.
     bands = law.again(lambda some: growth([[r for i, r in some if i == k] for k in range(len(BUDGETS))]),
                       [(i, run) for i, runs in enumerate(tables) for run in runs])
     N = grows[0] * NEXT**grows[1]
-    size = min(((width, depth) for width in range(HEAD, 513, HEAD) for depth in (2, 4)),
-               key=lambda s: abs(parameters(*s) / N - 1))
+    size = min(SIZES, key=lambda s: abs(math.log(parameters(*s) / N)))
     told = {"N": parameters(*size), "D": steps_of(NEXT, size) * TOKENS}
+    again = law.again(law.fit, [run for runs in tables for run in runs], times=20)
+    law.write(HERE / "law.json", loss)
     print(f"foretold for {NEXT:.0e} operations: N {N:,.0f}; N {told['N']:,}, D {told['D']:,}: loss "
           f"{law.loss_of(loss, told):.4f}", flush=True)
-    return {"tables": tables, "best": [best_of(runs) for runs in tables], "grows": grows,
-            "band": law.middle([a for _, a in bands]), "loss": loss,
-            "next": (N, size, law.loss_of(loss, told), trained(NEXT, [size]))}
+    at = SIZES.index(size)
+    return {"tables": tables, "best": [best_of(runs) for runs in tables], "grows": grows, "loss": loss,
+            "bands": {"a": law.middle([a for _, a in bands]), "N": law.middle([k * NEXT**a for k, a in bands]),
+                      "loss": law.middle([law.loss_of(one, told) for one in again])},
+            "next": (N, size, law.loss_of(loss, told), trained(NEXT, SIZES[max(0, at - 1):at + 2]))}
+
+
+# ---- repeating data ------------------------------------------------------------------------------
+
+TIMES, REPEATED, REPEATED_STEPS = (1, 2, 4, 8, 32), (48, 2), 2000
+
+
+def repeats():
+    """The loss after as many tokens from a text that has 1 / times of them, for each of TIMES."""
+    text, n = TEXT.read_bytes(), REPEATED_STEPS * TOKENS
+    KEPT.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for times in TIMES:
+        copies = KEPT / f"times-{times}.txt"
+        # The last tenth of a file is for validation: the same in all.
+        copies.write_bytes(text[:n // times] * times + text[EPOCH:][:n // 9])
+        found[times] = losses([f"--steps {REPEATED_STEPS} --warmup {REPEATED_STEPS // 10} {ONE_RATE} {shape(*REPEATED)}"],
+                              copies)[0]
+    return found
 
 
 def main():
-    studies = {"coordinates": coordinates, "transfer": transfer, "isoflop": isoflop}
+    studies = {"coordinates": coordinates, "transfer": transfer, "isoflop": isoflop, "repeats": repeats}
     if len(sys.argv) != 2 or sys.argv[1] not in studies:
         print(f"study.py: name one of {', '.join(studies)}", file=sys.stderr)
         return 2

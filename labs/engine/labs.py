@@ -40,6 +40,7 @@ class Mutant:
     changes: list  # of {"find", "put"}
     breaks: list  # sentences of the handout, quoted (musts.py)
     also: list  # gates behind the first that it loses points at, too
+    leaves: list  # gates of functions of an extension that it leaves unwritten
 
 
 class Lab:
@@ -71,7 +72,7 @@ class Lab:
         found = []
         for path in sorted((self.folder / "mutants").glob("*.toml")):
             data = tomllib.loads(path.read_text(encoding="utf-8"))
-            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", []), data.get("also", [])))
+            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", []), data.get("also", []), data.get("leaves", [])))
         return found
 
 

@@ -94,9 +94,10 @@ def faults_of_mutant(lab, build, mutant, texts):
     for seed, results in zip(SEEDS, runs):
         if gate.kind == "trace" and seed != SEEDS[0]:  # the program runs with the first alone
             break
-        if first_failure(results) != mutant.gate:
-            yield f"mutant {mutant.name}, seed {seed}, fails first at {first_failure(results)}, not at {mutant.gate}"
-        lost = sum(result.gate.points - result.points for result in results)
+        failed = first_failure([result for result in results if result.gate.name not in mutant.leaves])
+        if failed != mutant.gate:
+            yield f"mutant {mutant.name}, seed {seed}, fails first at {failed}, not at {mutant.gate}"
+        lost = sum(result.gate.points - result.points for result in results if result.gate.name not in mutant.leaves)
         if lost < LEAST_LOST:
             yield f"mutant {mutant.name}, seed {seed}, loses {lost:g} points; a missing part must lose {LEAST_LOST}"
         for result in results:

@@ -2,8 +2,13 @@
 #include "chapters/23_planner/scaling_law.h"
 
 #include <cmath>
+#include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
+
+#include "chapters/23_planner/law_file.h"
+#include "tests/common/programs.h"
 
 namespace ladder::planner {
 namespace {
@@ -61,6 +66,41 @@ TEST(ScalingLaw, WhatIsUsedForLongIsSmaller) {
         }
       }
     }
+}
+
+// LADDER_LAW: what law.py of chapter 34 has written.
+TEST(ScalingLaw, OfChapter34IsRead) {
+  const LossLaw law = read_law(LADDER_LAW);
+  EXPECT_GT(law.E, 0);
+  EXPECT_LT(law.E, 2);
+  const Optimum at = optimum(law, 3e11);
+  EXPECT_NEAR(6 * at.parameters * at.tokens / 3e11, 1, 1e-12);
+  EXPECT_LT(law.loss(at.parameters, at.tokens), law.loss(2 * at.parameters, at.tokens / 2));
+}
+
+class LawFile : public test::Programs {
+ protected:
+  /// The numbers of each row that begins with `name`, one after the other.
+  static std::string rows(const std::string& out, const std::string& name) {
+    std::istringstream lines(out);
+    std::string found;
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with(name)) found += line.substr(42) + "\n";
+    return found;
+  }
+};
+
+TEST_F(LawFile, IsARowBesideThePapers) {
+  write("own.json", R"({"E": 1.8172, "A": 482.01, "alpha": 0.3478, "B": 2085.43, "beta": 0.3658})");
+  const auto ended =
+      run("23_planner", test::words("--compute 1e21 --inference-tokens 1e12 --law own.json"));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::string own = rows(ended.out, "own.json"), loss = "  loss 2.2854";
+  const auto at = own.find("  loss");
+  ASSERT_NE(at, std::string::npos) << ended.out;
+  EXPECT_EQ(own.substr(0, at) + own.substr(at + loss.size()), rows(ended.out, "Besiroglu"));
+  const Optimum best = optimum(kBesiroglu, 1e21);
+  EXPECT_NEAR(std::stod(own.substr(at + 7)), kBesiroglu.loss(best.parameters, best.tokens), 5e-5);
 }
 
 }  // namespace
