@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_tree  # noqa: E402
 from filter import label  # noqa: E402
 
-REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "cuda", "context_parallel", "expert_parallel",
+REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "recipe", "cuda", "context_parallel", "expert_parallel",
              "cluster", "machines", "answers"]
 
 

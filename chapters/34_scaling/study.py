@@ -99,20 +99,19 @@ def coordinates():
 
 # ---- transfer ------------------------------------------------------------------------------------
 
-RATES = [2.0**-k for k in range(9, 2, -1)]
+SLOWEST = 9
+RATES = [2.0**-k for k in range(SLOWEST, 2, -1)]
 STEPS = 200
 
 
 def transfer():
-    """{(rule, "width" or "depth"): losses, a row for each of WIDTHS or DEPTHS, a column for each of RATES}."""
+    """{(rule, "width" or "depth"): losses, a row for each of WIDTHS or DEPTHS, a column for each of RATES}. At
+    the base's depth CompleteP is muP, and at its width muP is SP."""
     flags = f"--steps {STEPS} --warmup {STEPS // 10}"
     found = {}
-    for rule, mup in RULES.items():
-        for axis, shapes in (("width", [(w, BASE[1]) for w in WIDTHS]), ("depth", [(BASE[0], d) for d in DEPTHS])):
-            if (rule, axis) == ("muP", "width"):
-                continue  # at the base's depth it is CompleteP
-            rows = [f"{flags} --lr {rate} {shape(*s)} {mup(*s)}" for s in shapes for rate in RATES]
-            all_of = losses(rows)
+    for axis, shapes in (("width", [(w, BASE[1]) for w in WIDTHS]), ("depth", [(BASE[0], d) for d in DEPTHS])):
+        for rule in ("SP", "CompleteP"):
+            all_of = losses([f"{flags} --lr {rate} {shape(*s)} {RULES[rule](*s)}" for s in shapes for rate in RATES])
             found[rule, axis] = [all_of[i:i + len(RATES)] for i in range(0, len(all_of), len(RATES))]
     return found
 
@@ -190,9 +189,11 @@ def repeats():
     KEPT.mkdir(parents=True, exist_ok=True)
     found = {}
     for times in TIMES:
-        copies = KEPT / f"times-{times}.txt"
+        # Of the kilobytes every 2nd, 4th, ...: the first pages alone would be of another style.
+        part = b"".join(text[at:at + 1000] for at in range(0, n, 1000 * times))
+        copies = KEPT / f"every-{times}.txt"
         # The last tenth of a file is for validation: the same in all.
-        copies.write_bytes(text[:n // times] * times + text[EPOCH:][:n // 9])
+        copies.write_bytes(part * times + text[EPOCH:][:n // 9])
         found[times] = losses([f"--steps {REPEATED_STEPS} --warmup {REPEATED_STEPS // 10} {ONE_RATE} {shape(*REPEATED)}"],
                               copies)[0]
     return found

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,62 +33,49 @@ struct Budget {
   std::vector<Trained> runs;
 };
 
+/// Rounded, so that the order of operations does not matter.
+void rows(Sheet& sheet, const std::string& gate, const std::vector<double>& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i)
+    sheet.bits(fmt::format("{}, number {}", gate, i), std::array{static_cast<float>(numbers[i])});
+}
+
 /// What a function returns, as numbers: a Judge has only them.
 template <class Make>
 std::vector<double> returned(Sheet& sheet, const std::string& what, Make&& make) {
   std::istringstream words(
       sheet.returned(what, [&] { return fmt::format("{}", fmt::join(make(), " ")); }));
-  std::vector<double> numbers;
-  for (double number = 0; words >> number;) numbers.push_back(number);
-  return numbers;
+  return {std::istream_iterator<double>(words), {}};
 }
 
-/// Rounded, so that the order of operations does not matter.
-void row(Sheet& sheet, const std::string& gate, const std::vector<double>& numbers) {
-  sheet.bits(gate, std::vector<float>(numbers.begin(), numbers.end()));
+/// A case of its own: right() is what must come out, make() calls the function.
+template <class Right, class Make>
+void compare(Sheet& sheet, const std::string& gate, Right&& right, Make&& make) {
+  sheet.run(gate, [&] {
+    sheet.wanted([&] { rows(sheet, gate, right()); });
+    rows(sheet, gate, returned(sheet, gate, make));
+  });
 }
 
-// ---- what must come out
-// --------------------------------------------------------------------------
-
-/// The straight line of least squares through points, at a place.
-double line_at(const std::vector<double>& x, const std::vector<double>& y, double at) {
-  const auto n = static_cast<double>(x.size());
-  double mean_x = 0, mean_y = 0, squares = 0, products = 0;
-  for (const double value : x) mean_x += value / n;
-  for (const double value : y) mean_y += value / n;
-  for (size_t i = 0; i < x.size(); ++i) {
-    squares += (x[i] - mean_x) * (x[i] - mean_x);
-    products += (x[i] - mean_x) * (y[i] - mean_y);
-  }
-  return mean_y + products / squares * (at - mean_x);
+/// The coefficients of the polynomial of least squares, that of x^0 first.
+std::vector<double> polynomial(size_t degree, const std::vector<double>& x,
+                               const std::vector<double>& y) {
+  std::vector<std::vector<double>> m(degree + 1, std::vector<double>(degree + 2));
+  for (size_t p = 0; p < x.size(); ++p)
+    for (size_t i = 0; i <= degree; ++i) {
+      for (size_t k = 0; k <= degree; ++k) m[i][k] += std::pow(x[p], i + k);
+      m[i].back() += std::pow(x[p], i) * y[p];
+    }
+  std::vector<double> found;
+  for (size_t i = 0; i <= degree; ++i)
+    for (size_t row = 0; row <= degree; ++row) {
+      const double factor = m[row][i] / m[i][i];
+      for (size_t k = 0; row != i && k < degree + 2; ++k) m[row][k] -= factor * m[i][k];
+    }
+  for (size_t i = 0; i <= degree; ++i) found.push_back(m[i].back() / m[i][i]);
+  return found;
 }
 
-/// Polynomials that are orthogonal over the points: no system of equations.
-Least parabola(const std::vector<Trained>& runs) {
-  const auto n = static_cast<double>(runs.size());
-  double mean = 0, two = 0, three = 0;
-  for (const Trained& run : runs) mean += std::log(run.N) / n;
-  const auto u = [&](const Trained& run) { return std::log(run.N) - mean; };
-  for (const Trained& run : runs) {
-    two += std::pow(u(run), 2);
-    three += std::pow(u(run), 3);
-  }
-  const auto q = [&](double at) { return at * at - three / two * at - two / n; };
-  double a = 0, b = 0, c = 0, norm = 0;
-  for (const Trained& run : runs) {
-    c += run.loss / n;
-    b += run.loss * u(run) / two;
-    a += run.loss * q(u(run));
-    norm += q(u(run)) * q(u(run));
-  }
-  a /= norm;
-  const double at = (three / two - b / a) / 2;
-  return {std::exp(mean + at), c + b * at + a * q(at)};
-}
-
-// ---- cases
-// ---------------------------------------------------------------------------------------
+// ---- drawn cases --------------------------------------------------------------------------------
 
 void run_count(Sheet& sheet) {
   const auto channels = sheet.pick<int64_t>("channels", {8, 16, 24}),
@@ -102,102 +89,83 @@ void run_count(Sheet& sheet) {
                             .vocab = 11,
                             .padded_vocab = 16});
   const int64_t N = 12 * layers * channels * channels + 11 * channels;
+  compare(
+      sheet, "count/parameters", [&] { return std::vector{static_cast<double>(N)}; },
+      [&] { return std::vector{product_parameters(layout)}; });
   const auto tokens = sheet.pick<int64_t>("tokens", {128, 256});
-  const std::array few{0.1, 7.4, 7.6, 1000.3};  // steps, before they are whole
-  sheet.wanted([&] {
-    row(sheet, "count/parameters", {static_cast<double>(N)});
-    for (const double steps : few)
-      row(sheet, fmt::format("count/{} steps", steps), {std::max(1.0, std::round(steps))});
-  });
-  row(sheet, "count/parameters",
-      returned(sheet, "parameters", [&] { return std::vector{product_parameters(layout)}; }));
-  for (const double steps : few)
-    row(sheet, fmt::format("count/{} steps", steps),
-        returned(sheet, fmt::format("steps {}", steps), [&] {
+  for (const double steps : {0.1, 7.4, 7.6, 1000.3})  // before they are whole
+    compare(
+        sheet, fmt::format("count/{} steps", steps),
+        [&] { return std::vector{std::max(1.0, std::round(steps))}; },
+        [&] {
           return std::vector{steps_of(steps * static_cast<double>(6 * N * tokens), N, tokens)};
-        }));
+        });
 }
 
 /// Runs around a best N, whose losses scatter: the lowest run is not the lowest point.
-std::vector<Trained> scattered(const Sheet& sheet, double C, double best, uint64_t stream) {
-  const std::vector<float> noise = sheet.normals("losses", 5, stream);
+void run_best(Sheet& sheet, double C) {
+  const std::vector<float> noise = sheet.normals("losses", 5, static_cast<uint64_t>(C / 1e9));
   std::vector<Trained> runs;
-  for (const int i : {0, 1, 2, 3, 4}) {
-    const double N = best * std::pow(1.9, i - 1.6), off = std::log(N / best);
-    const double loss =
-        9 * std::pow(C, -0.06) + 0.2 * off * off + 0.02 * noise[static_cast<size_t>(i)];
-    runs.push_back({N, C / (6 * N), loss});
+  std::vector<double> u, losses;
+  const double best = 0.1 * std::sqrt(C);
+  for (size_t i = 0; i < 5; ++i) {
+    u.push_back(std::log(1.9) * (static_cast<double>(i) - 1.6));
+    losses.push_back(2 + 0.2 * u[i] * u[i] + 0.02 * noise[i]);
+    const double N = best * std::exp(u[i]);
+    runs.push_back({N, C / (6 * N), losses[i]});
   }
-  return runs;
-}
-
-std::vector<Budget> drawn_budgets(const Sheet& sheet) {
-  std::vector<Budget> budgets;
-  for (const double C : {1e10, 3e10, 1e11, 2e11})
-    budgets.push_back({C, scattered(sheet, C, 0.1 * std::sqrt(C), static_cast<uint64_t>(C / 1e9))});
-  return budgets;
-}
-
-void run_best(Sheet& sheet) {
-  for (const Budget& budget : drawn_budgets(sheet)) {
-    const std::string name = fmt::format("best/{:.0e} operations", budget.C);
-    sheet.wanted([&] {
-      const Least least = parabola(budget.runs);
-      row(sheet, name, {least.N, least.loss});
-    });
-    row(sheet, name, returned(sheet, name, [&] {
-          const Least least = best_of(budget.runs);
-          return std::vector{least.N, least.loss};
-        }));
-  }
+  compare(
+      sheet, fmt::format("best/{:.0e} operations", C),
+      [&] {
+        const std::vector<double> c = polynomial(2, u, losses);
+        const double at = -c[1] / (2 * c[2]);
+        return std::vector{best * std::exp(at), c[0] + c[1] * at / 2};
+      },
+      [&] {
+        const Least least = best_of(runs);
+        return std::vector{least.N, least.loss};
+      });
 }
 
 void run_law(Sheet& sheet, size_t points) {
   const std::vector<float> noise = sheet.normals("points", 5);
   std::vector<double> x, y, log_x, log_y;
   for (size_t i = 0; i < points; ++i) {
-    x.push_back(1e10 * std::pow(3, i));
-    y.push_back(0.3 * std::pow(x.back(), 0.47) * (1 + 0.1 * noise[i]));
-    log_x.push_back(std::log(x.back()));
-    log_y.push_back(std::log(y.back()));
+    log_x.push_back(23 + 1.1 * static_cast<double>(i));
+    log_y.push_back(0.47 * log_x[i] - 1.2 + 0.1 * noise[i]);
+    x.push_back(std::exp(log_x[i]));
+    y.push_back(std::exp(log_y[i]));
   }
-  sheet.wanted([&] {
-    const double at_one = line_at(log_x, log_y, 0);
-    row(sheet, "law/k", {std::exp(at_one)});
-    row(sheet, "law/a", {line_at(log_x, log_y, 1) - at_one});
-  });
-  const std::vector<double> law = returned(sheet, "law", [&] {
-    const Power power = power_law(x, y);
-    return std::vector{power.k, power.a};
-  });
-  row(sheet, "law/k", {law.at(0)});
-  row(sheet, "law/a", {law.at(1)});
+  compare(
+      sheet, fmt::format("law/{} points", points),
+      [&] {
+        const std::vector<double> line = polynomial(1, log_x, log_y);
+        return std::vector{std::exp(line[0]), line[1]};
+      },
+      [&] {
+        const Power power = power_law(x, y);
+        return std::vector{power.k, power.a};
+      });
 }
 
-void run_foretold(Sheet& sheet) {
+/// @param below, above how far off the models beside the best N are, by ratio
+void run_foretold(Sheet& sheet, double below, double above, int64_t nearest) {
   const double C = sheet.pick<double>("next", {5e11, 1e12});
   const Power size{sheet.pick("k", {0.2, 0.3}), 0.48}, loss{9, sheet.pick("b", {-0.05, -0.06})};
   const double N = size.k * std::pow(C, size.a);
-  // By ratio 48 channels are nearest, then 32; by difference it is the other way round.
-  const std::vector<Model> above{{16, N / 4}, {32, N / 1.62}, {48, N * 1.55}, {64, N * 4}};
-  const std::vector<Model> below{{16, N / 5}, {32, N / 1.45}, {48, N * 2.2}, {64, N * 7}};
-  for (const auto& [name, models, best] :
-       {std::tuple{"48 are nearest", above, 48.0}, {"32 are nearest", below, 32.0}}) {
-    sheet.wanted([&] {
-      row(sheet, fmt::format("foretold/channels: {}", name), {best});
-      row(sheet, fmt::format("foretold/loss: {}", name), {loss.k * std::pow(C, loss.a)});
-    });
-    const std::vector<double> said = returned(sheet, name, [&] {
-      const Foretold next = foretell(size, loss, C, models);
-      return std::vector{static_cast<double>(next.channels), next.loss};
-    });
-    row(sheet, fmt::format("foretold/channels: {}", name), {said.at(0)});
-    row(sheet, fmt::format("foretold/loss: {}", name), {said.at(1)});
-  }
+  const std::vector<Model> models{{16, N / 5}, {32, N / below}, {48, N * above}, {64, N * 7}};
+  compare(
+      sheet, fmt::format("foretold/{} channels", nearest),
+      [&] {
+        return std::vector{static_cast<double>(nearest), loss.k * std::pow(C, loss.a)};
+      },
+      [&] {
+        const Foretold next = foretell(size, loss, C, models);
+        return std::vector{static_cast<double>(next.channels), next.loss};
+      });
 }
 
-// ---- twelve runs, and the thirteenth
-// -------------------------------------------------------------
+// ---- twelve runs, and the thirteenth ------------------------------------------------------------
 
 constexpr int64_t kTokens = 4 * 32;  // of a step
 
@@ -207,22 +175,18 @@ Model model(int64_t channels) {
 
 /// Losses of chapter 34's program with the flags of loss_of_run, on made_text().
 std::vector<Budget> twelve_runs() {
-  struct Line {
-    double C;
-    std::array<int64_t, 4> channels;
-    std::array<double, 4> losses;
-  };
-  constexpr std::array kRuns{Line{2e9, {8, 12, 16, 20}, {2.3122, 2.2622, 2.3295, 2.3808}},
-                             Line{4e9, {8, 12, 16, 20}, {2.1543, 1.9758, 2.0574, 2.0672}},
-                             Line{8e9, {12, 16, 20, 24}, {1.8299, 1.7495, 1.7655, 1.9448}}};
   std::vector<Budget> budgets;
-  for (const auto& [C, channels, losses] : kRuns) {
+  const auto add = [&](double C, int64_t channels, const std::vector<double>& losses) {
     budgets.push_back({C, {}});
-    for (size_t i = 0; i < channels.size(); ++i) {
-      const double N = model(channels[i]).N, step = 6 * N * kTokens;
-      budgets.back().runs.push_back({N, std::round(C / step) * kTokens, losses[i]});
+    for (const double loss : losses) {
+      const double N = model(channels).N;
+      budgets.back().runs.push_back({N, C / (6 * N), loss});
+      channels += 4;
     }
-  }
+  };
+  add(2e9, 8, {2.3122, 2.2622, 2.3295, 2.3808});
+  add(4e9, 8, {2.1543, 1.9758, 2.0574, 2.0672});
+  add(8e9, 12, {1.8299, 1.7495, 1.7655, 1.9448});
   return budgets;
 }
 
@@ -258,11 +222,9 @@ double loss_of_run(int64_t channels, double C) {
       "--heads {} --seq-len 32 --batch 4 --threads 1 --schedule cosine --clip 1 --beta2 0.99 "
       "--seed 1 --quiet --steps {} --warmup {} --lr 0.02 --mup 8,1",
       channels, channels / 4, steps, steps / 10));
-  std::vector<std::string> words;
-  for (std::string word; line >> word;) words.push_back(word);
+  std::vector<std::string> words(std::istream_iterator<std::string>(line), {});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
   run(parse_options(static_cast<int>(words.size()), argv.data()));
   return read_json("run.json")["val_loss"].get<double>();
 }
@@ -302,12 +264,12 @@ void run_real(Sheet& sheet) {
 }  // namespace
 
 void cases(Sheet& sheet) {
-  sheet.run("a model", [&] { run_count(sheet); });
-  sheet.run("drawn runs", [&] { run_best(sheet); });
-  for (const size_t points : {3U, 5U})
-    sheet.run(fmt::format("{} points", points), [&] { run_law(sheet, points); });
+  run_count(sheet);
+  for (const double C : {1e10, 3e10, 1e11, 2e11}) run_best(sheet, C);
+  for (const size_t points : {3U, 5U}) run_law(sheet, points);
   sheet.run("twelve runs", [&] { run_real(sheet); });
-  sheet.run("drawn laws", [&] { run_foretold(sheet); });
+  run_foretold(sheet, 1.62, 1.55, 48);  // by difference 32 are nearer
+  run_foretold(sheet, 2.3, 2.4, 32);    // and here 32 again, which a rule by difference has right
 }
 
 }  // namespace ladder::lab

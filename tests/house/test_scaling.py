@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """The fits of chapter 34: laws that were planted are found."""
 
+import json
 import math
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 from house import ROOT
 
@@ -43,6 +46,14 @@ class Scaling(unittest.TestCase):
         k, a = law.power([1e11, 3e11, 1e12], [2 * C**0.5 for C in (1e11, 3e11, 1e12)])
         self.assertAlmostEqual(k, 2, places=6)
         self.assertAlmostEqual(a, 0.5, places=9)
+
+    def test_the_law_of_the_tree_is_as_it_was_written(self):
+        """Chapter 23's tests read it."""
+        kept = ROOT / "chapters/34_scaling/law.json"
+        with tempfile.TemporaryDirectory() as folder:
+            law.write(Path(folder, "law.json"), json.loads(kept.read_text()))
+            self.assertEqual(Path(folder, "law.json").read_text(), kept.read_text())
+        self.assertEqual(set(json.loads(kept.read_text())), set(LAW))
 
     def test_parameters_are_those_of_products(self):
         """All of tiny, but for the embeddings, gains and biases."""

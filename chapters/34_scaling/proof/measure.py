@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from measure import memory_table, run, table
+from measure import long_table, memory_table, run, table
 from plot import GREY, pyplot, save
 
 HERE = Path(__file__).resolve().parents[1]
@@ -31,58 +31,84 @@ def coordinates():
             f"and of the last block's output at {width} channels:\n\n" + table(head, rows))
 
 
+def sizes_of(axis):
+    return study.WIDTHS if axis == "width" else study.DEPTHS
+
+
 def transfer():
     found = study.transfer()
-    for axis, sizes in (("width", study.WIDTHS), ("depth", study.DEPTHS)):
-        rules = [rule for rule in study.RULES if (rule, axis) in found]
+    for axis in ("width", "depth"):
+        sizes = sizes_of(axis)
+        rules = ("SP", "CompleteP")
         figure, panels = pyplot().subplots(1, len(rules), figsize=(4.2 * len(rules), 3.4), sharey=True,
                                            layout="constrained")
         for panel, rule in zip(panels, rules):
             for size, row in zip(sizes, found[rule, axis]):
                 line, = panel.plot(study.RATES, row, marker=".", label=f"{axis} {size}")
                 panel.plot(study.RATES[row.index(min(row))], min(row), "o", color=line.get_color())
-            panel.set(xscale="log", xlabel="--lr", title=rule, ylim=(1.75, 2.6))
+            panel.set(xscale="log", xlabel="--lr", title=rule, ylim=(2.3, 2.8))
             panel.grid(color=GREY, linewidth=0.3)
         panels[0].set_ylabel("validation loss")
         panels[0].legend(fontsize=8)
         save(figure, HERE / f"{axis}.svg")
-    rows = []
+    whole, rows = [], []
     for (rule, axis), losses in found.items():
-        best = [study.RATES[row.index(min(row))] for row in losses]
-        at = losses[0].index(min(losses[0]))  # the best rate of the base
-        rows.append([f"{rule}, {axis}", *(f"{rate:.4f}" for rate in best),
-                     *(f"{min(row):.4f}" for row in losses), f"{losses[-1][at] - min(losses[-1]):.4f}"])
-    head = ["", *(f"best rate at size {k}" for k in range(1, 5)), *(f"its loss {k}" for k in range(1, 5)),
+        best = [row.index(min(row)) for row in losses]
+        for size, row in zip(sizes_of(axis), losses):
+            whole.append([rule, f"{axis} {size}", *(f"{loss:.4f}" for loss in row)])
+        rows.append([f"{rule}, {axis}", *(f"$2^{{{-study.SLOWEST + at}}}$" for at in best), *(f"{min(row):.4f}" for row in losses),
+                     f"{losses[-1][best[0]] - min(losses[-1]):.4f}"])
+    long_table("Rates", ["", "", *(f"rate {rate:.4f}" for rate in study.RATES)], whole, shown=[])
+    head = ["", *(f"best rate, size {k}" for k in range(1, 5)), *(f"its loss, size {k}" for k in range(1, 5)),
             "lost at size 4 with the best rate of size 1"]
-    return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at 2 layers, or depths "
-            f"{study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
+    return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at {study.BASE[1]} layers, or "
+            f"depths {study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
 
 
 def isoflop():
     found = study.isoflop()
     figure, axes = pyplot().subplots(figsize=(6, 3.6), layout="constrained")
-    rows = []
-    for budget, runs, (best, least) in zip(study.BUDGETS, found["tables"], found["best"]):
-        N = [run["N"] for run in runs]
-        line, = axes.plot(N, [run["loss"] for run in runs], ".-", linewidth=0.8, label=f"{budget:.0e} operations")
+    rows, whole = [], []
+    N, size, said, beside = found["next"]
+    for budget, runs in zip([*study.BUDGETS, study.NEXT], [*found["tables"], beside]):
+        sizes = [run["N"] for run in runs]
+        line, = axes.plot(sizes, [run["loss"] for run in runs], ".-", linewidth=0.8, label=f"{budget:.0e} operations")
+        whole += [[f"{budget:.1e}", f"{run['N']:,}", f"{run['D']:,}", f"{run['loss']:.4f}"] for run in runs]
+        if budget == study.NEXT:
+            continue
+        best, least = study.best_of(runs)
         axes.plot(best, least, "*", color=line.get_color())
-        rows.append([f"{budget:.0e}", len(N), f"{best:,.0f}", f"{budget / 6 / best:,.0f}", f"{least:.4f}"])
-    N, (width, depth), said, (last,) = found["next"]
-    axes.plot(last["N"], last["loss"], "s", color=GREY, label=f"{study.NEXT:.0e}, foretold")
+        rows.append([f"{budget:.1e}", len(runs), f"{best:,.0f}", f"{budget / 6 / best:,.0f}", f"{least:.4f}"])
+    axes.plot(study.parameters(*size), said, "s", color=GREY, label=f"foretold for {study.NEXT:.0e}")
     axes.set(xscale="log", xlabel="N", ylabel="validation loss")
     axes.legend(fontsize=8)
     save(figure, HERE / "isoflop.svg")
-    (k, a), (low, high), loss = found["grows"], found["band"], found["loss"]
+    long_table("Budgets", ["budget C", "N", "D", "validation loss"], whole, shown=[])
+    (k, a), loss, bands = found["grows"], found["loss"], found["bands"]
+    run = next(run for run in beside if run["N"] == study.parameters(*size))
+    best = min(beside, key=lambda run: run["loss"])
+    others = " and ".join(f"{one['N']:,} has {one['loss']:.4f}" for one in beside if one is not run)
     return "\n\n".join([
         "`study.py isoflop`:",
         table(["budget C", "sizes", "best N", "its D", "least loss"], rows),
-        f"The law: $N = {k:.3g} \\ C^{{{a:.2f}}}$; the middle 80% of the exponent over drawings of runs is {low:.2f} "
-        f"to {high:.2f}. The law of loss: $E$ = {loss['E']:.3g}, $A$ = {loss['A']:.3g}, $\\alpha$ = {loss['alpha']:.3g}, "
-        f"$B$ = {loss['B']:.3g}, $\\beta$ = {loss['beta']:.3g}.",
-        f"Of {study.NEXT:.0e} operations the first law said $N$ = {N:,.0f}. The nearest model has {width} channels and "
-        f"{depth} layers, $N$ = {last['N']:,} and $D$ = {last['D']:,}. The second law said a loss of {said:.4f} before "
-        f"the run, and the run had {last['loss']:.4f}: {said / last['loss'] - 1:+.1%}."])
+        f"The law of the size: $N = {k:.2g} \\ C^{{{a:.2f}}}$; its exponent is {bands['a'][0]:.2f} to {bands['a'][1]:.2f} "
+        f"in the middle 80% of drawings of runs. The law of loss: $E$ = {loss['E']:.3g}, $A$ = {loss['A']:.3g}, "
+        f"$\\alpha$ = {loss['alpha']:.2g}, $B$ = {loss['B']:.3g}, $\\beta$ = {loss['beta']:.2g}.",
+        f"For {study.NEXT:.0e} operations the first law said $N$ = {N:,.0f} ({bands['N'][0]:,.0f} to {bands['N'][1]:,.0f}). "
+        f"The nearest model has {size[0]} channels and {size[1]} layers, $N$ = {run['N']:,}, $D$ = {run['D']:,}. For it the "
+        f"second law said a loss of {said:.4f} ({bands['loss'][0]:.4f} to {bands['loss'][1]:.4f}), and the run had "
+        f"{run['loss']:.4f}: the law was off by {said / run['loss'] - 1:+.1%}. Of the sizes beside it, {others}"
+        f"{': the foretold size is the best of the three' if best is run else ''}."])
+
+
+def repeats():
+    found = study.repeats()
+    rows = [[times, f"{study.REPEATED_STEPS * study.TOKENS // times:,}", f"{loss:.4f}", f"{loss / found[1] - 1:+.1%}"]
+            for times, loss in found.items()]
+    return (f"`study.py repeats`: {study.REPEATED_STEPS * study.TOKENS:,} tokens, {study.REPEATED[0]} channels, from a "
+            "text of as many tokens or from a part of it:\n\n"
+            + table(["epochs", "tokens of the text", "validation loss", "more than of one epoch"], rows))
 
 
 def measure():
-    return "\n\n".join([memory(), coordinates(), transfer(), isoflop()])
+    return "\n\n".join([memory(), coordinates(), transfer(), isoflop(), repeats()])
