@@ -10,6 +10,7 @@
 
 namespace ladder {
 
+/// What gradients are multiplied by, by their parameter's role.
 struct NormFactors {
   std::vector<double> rows{1};  ///< the factors that there are, different or not
   std::function<double(Role)> of = [](Role) { return 1.0; };  ///< one of them

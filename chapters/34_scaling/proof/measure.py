@@ -23,6 +23,13 @@ def memory():
 
 def coordinates():
     found = study.coordinates()
+    figure, panels = pyplot().subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
+    for panel, axis, what in zip(panels, ("width", "depth"), ("size of the logits", "size of the last block's output")):
+        for (rule, sizes), style in zip(found.items(), ("o-", "s--", "^:")):
+            panel.plot(study.WIDTHS if axis == "width" else study.DEPTHS, sizes[axis == "depth"], style, label=rule)
+        panel.set(xscale="log", yscale="log", xlabel=axis, ylabel=what, ylim=(0.05, 2.5))
+        panel.legend(fontsize=8)
+    save(figure, HERE / "coordinates.svg")
     rows = [[rule, *(f"{x:.3f}" for x in wide), *(f"{x:.3f}" for x in deep)]
             for rule, (wide, deep) in found.items()]
     head = ["", *(f"width {w}" for w in study.WIDTHS), *(f"depth {d}" for d in study.DEPTHS)]
@@ -32,7 +39,7 @@ def coordinates():
 
 
 def sizes_of(axis):
-    return study.WIDTHS if axis == "width" else study.DEPTHS
+    return study.WIDTHS if axis == "width" else study.DEPTHS[:3]
 
 
 def transfer():
@@ -56,13 +63,12 @@ def transfer():
         best = [row.index(min(row)) for row in losses]
         for size, row in zip(sizes_of(axis), losses):
             whole.append([rule, f"{axis} {size}", *(f"{loss:.4f}" for loss in row)])
-        rows.append([f"{rule}, {axis}", *(f"$2^{{{-study.SLOWEST + at}}}$" for at in best), *(f"{min(row):.4f}" for row in losses),
-                     f"{losses[-1][best[0]] - min(losses[-1]):.4f}"])
+        rows.append([f"{rule}, {axis}", ", ".join(f"$2^{{{at - study.SLOWEST}}}$" for at in best),
+                     ", ".join(f"{min(row):.3f}" for row in losses), f"{losses[-1][best[0]] - min(losses[-1]):.3f}"])
     long_table("Rates", ["", "", *(f"rate {rate:.4f}" for rate in study.RATES)], whole, shown=[])
-    head = ["", *(f"best rate, size {k}" for k in range(1, 5)), *(f"its loss, size {k}" for k in range(1, 5)),
-            "lost at size 4 with the best rate of size 1"]
+    head = ["", "best rate of each size", "their losses", "lost by the largest with the best rate of the smallest"]
     return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at {study.BASE[1]} layers, or "
-            f"depths {study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
+            f"depths {study.DEPTHS[:3]} at {study.BASE[0]} channels:\n\n" + table(head, rows))
 
 
 def isoflop():
