@@ -105,11 +105,11 @@ STEPS = 200
 
 
 def transfer():
-    """{(rule, "width" or "depth"): losses, a row for each of WIDTHS or the first DEPTHS, a column for each of
+    """{(rule, "width" or "depth"): losses, a row for each of WIDTHS or DEPTHS, a column for each of
     RATES}. At the base's depth CompleteP is muP, and at its width muP is SP."""
     flags = f"--steps {STEPS} --warmup {STEPS // 10}"
     found = {}
-    for axis, shapes in (("width", [(w, BASE[1]) for w in WIDTHS]), ("depth", [(BASE[0], d) for d in DEPTHS[:3]])):
+    for axis, shapes in (("width", [(w, BASE[1]) for w in WIDTHS]), ("depth", [(BASE[0], d) for d in DEPTHS])):
         for rule in ("SP", "CompleteP"):
             all_of = losses([f"{flags} --lr {rate} {shape(*s)} {RULES[rule](*s)}" for s in shapes for rate in RATES])
             found[rule, axis] = [all_of[i:i + len(RATES)] for i in range(0, len(all_of), len(RATES))]

@@ -39,7 +39,7 @@ def coordinates():
 
 
 def sizes_of(axis):
-    return study.WIDTHS if axis == "width" else study.DEPTHS[:3]
+    return study.WIDTHS if axis == "width" else study.DEPTHS
 
 
 def transfer():
@@ -68,7 +68,7 @@ def transfer():
     long_table("Rates", ["", "", *(f"rate {rate:.4f}" for rate in study.RATES)], whole, shown=[])
     head = ["", "best rate of each size", "their losses", "lost by the largest with the best rate of the smallest"]
     return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at {study.BASE[1]} layers, or "
-            f"depths {study.DEPTHS[:3]} at {study.BASE[0]} channels:\n\n" + table(head, rows))
+            f"depths {study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
 
 
 def isoflop():
