@@ -12,8 +12,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_tree  # noqa: E402
 from filter import label  # noqa: E402
 
-REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "recipe", "cuda", "context_parallel", "expert_parallel",
-             "cluster", "machines", "answers"]
+REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "recipe", "cuda", "context_parallel",
+             "expert_parallel", "cluster", "machines", "answers"]
 
 
 def parts():
