@@ -26,7 +26,7 @@ MODELS = {"tiny": "--model tiny --batch 16", "small": "--model small --seq-len 1
 # Muon's scale makes its updates as long as AdamW's. Lion's rate is smaller, its decay larger by the same factor.
 OPTIMIZERS = {"adamw": ("", (1e-3, 2e-3, 4e-3, 8e-3)),
               "lion": ("--beta2 0.99 --weight-decay 0.5", (4e-4, 8e-4, 16e-4, 32e-4)),
-              "muon": ("", (4e-3, 8e-3, 16e-3, 32e-3))}
+              "muon": ("", (8e-3, 16e-3, 32e-3, 64e-3))}
 
 
 def version():
