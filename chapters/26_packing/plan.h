@@ -1,7 +1,7 @@
 // --documents: which documents share a row, and where in the row each of them lies.
 //
-// A document of n tokens has L = n - 1 positions: position i reads token i and learns token i + 1.
-// A document of one token has none. If L is more than T, the document is cut every T positions. A
+// A document of n + 1 tokens has n positions: position i reads token i and learns token i + 1. A
+// document of one token has none. If n is more than T, the document is cut every T positions. A
 // later piece first reads the last target of the piece before, so no target is lost. To the model a
 // piece is a document of its own: its positions are numbered from 0, and it sees no other piece.
 //
@@ -128,7 +128,7 @@ struct PackCounts {
   int64_t trained = 0;  ///< positions with a target
   int64_t padded = 0;   ///< the other positions of the rows
   int64_t cut = 0;      ///< trained positions of later pieces
-  int64_t pairs = 0;    ///< sum of L (L + 1) / 2
+  int64_t pairs = 0;    ///< sum of n (n + 1) / 2
 
   void add(const Piece& piece) {
     ++pieces;
@@ -137,9 +137,12 @@ struct PackCounts {
     pairs += piece.length * (piece.length + 1) / 2;
   }
   void operator+=(const PackCounts& more) {
-    for (const auto count : {&PackCounts::rows, &PackCounts::pieces, &PackCounts::trained,
-                             &PackCounts::padded, &PackCounts::cut, &PackCounts::pairs})
-      this->*count += more.*count;
+    rows += more.rows;
+    pieces += more.pieces;
+    trained += more.trained;
+    padded += more.padded;
+    cut += more.cut;
+    pairs += more.pairs;
   }
 };
 

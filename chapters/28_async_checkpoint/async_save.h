@@ -152,7 +152,8 @@ struct PendingSave {
     if (!not_finite.empty()) why_not = not_finite + " holds a NaN or an infinity";
   }
 
-  /// On rank 0: commits, unless there is a number that is not finite. @throws as write()
+  /// On rank 0: commits, unless there is a number that is not finite. Like write() it throws
+  /// nothing.
   void commit() try {
     if (!generation || !error.empty() || !why_not.empty()) return;
     small->commit(*generation, sum_of_runs(sums[0].crc, plans[0].bytes),
