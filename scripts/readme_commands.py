@@ -25,7 +25,7 @@ import chapter_tree
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = {name for name, row in chapter_tree.read_table().items() if row.trains}
 PASSED_OVER = re.compile(r"^(# |scripts/|(bash|tar -xf ladder.tar) scripts|cmake |ninja |mkdir |build/cuda|$)")
-PAGES = ["README.md", "docs/running.md", "docs/one_step.md"]
+PAGES = ["README.md", "docs/running.md", "docs/one_step.md", "docs/recipe.md"]
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

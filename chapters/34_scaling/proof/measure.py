@@ -78,14 +78,14 @@ def isoflop():
     N, size, said, beside = found["next"]
     for budget, runs in zip([*study.BUDGETS, study.NEXT], [*found["tables"], beside]):
         sizes = [run["N"] for run in runs]
-        line, = axes.plot(sizes, [run["loss"] for run in runs], ".-", linewidth=0.8, label=f"{budget:.0e} operations")
+        line, = axes.plot(sizes, [run["loss"] for run in runs], ".-", linewidth=0.8, label=f"{budget:.1e} operations")
         whole += [[f"{budget:.1e}", f"{run['N']:,}", f"{run['D']:,}", f"{run['loss']:.4f}"] for run in runs]
         if budget == study.NEXT:
             continue
         best, least = study.best_of(runs)
         axes.plot(best, least, "*", color=line.get_color())
         rows.append([f"{budget:.1e}", len(runs), f"{best:,.0f}", f"{budget / 6 / best:,.0f}", f"{least:.4f}"])
-    axes.plot(study.parameters(*size), said, "s", color=GREY, label=f"foretold for {study.NEXT:.0e}")
+    axes.plot(study.parameters(*size), said, "s", color=GREY, label=f"foretold for {study.NEXT:.1e}")
     axes.set(xscale="log", xlabel="N", ylabel="validation loss")
     axes.legend(fontsize=8)
     save(figure, HERE / "isoflop.svg")
