@@ -137,12 +137,9 @@ struct PackCounts {
     pairs += piece.length * (piece.length + 1) / 2;
   }
   void operator+=(const PackCounts& more) {
-    rows += more.rows;
-    pieces += more.pieces;
-    trained += more.trained;
-    padded += more.padded;
-    cut += more.cut;
-    pairs += more.pairs;
+    for (const auto count : {&PackCounts::rows, &PackCounts::pieces, &PackCounts::trained,
+                             &PackCounts::padded, &PackCounts::cut, &PackCounts::pairs})
+      this->*count += more.*count;
   }
 };
 

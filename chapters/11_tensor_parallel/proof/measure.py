@@ -56,9 +56,8 @@ def times(text):
 def measure():
     text = short_text(batch=8, seq_len=256)
     return "\n\n".join([
-        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes of rank 0, predicted and "
-        "measured alike; the last column is the hash of the weights. [Other "
-        "flags](../../docs/results/chapter_11.md):",
+        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes of rank 0, predicted and measured alike; the "
+        "last column is the hash of the weights. [Other flags](../../docs/results/chapter_11.md):",
         memory(text),
         "What activations and their gradients cost on the wire:",
         traffic(text),

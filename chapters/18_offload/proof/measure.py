@@ -81,9 +81,8 @@ def everything_table(text):
 def measure():
     text = short_text(BATCH, 256)
     return "\n\n".join([
-        f"`{MODEL}`, {ROUNDS} rounds of 3 steps, which take turns; medians. The machine had other "
-        "work besides, so times say no more than the order of size. Inputs in FP32 "
-        "([other segments](../../docs/results/chapter_18.md)):",
+        f"`{MODEL}`, {ROUNDS} rounds of 3 steps, which take turns; medians. The machine had other work "
+        "besides, so times say no more than the order of size. Inputs in FP32 ([other segments](../../docs/results/chapter_18.md)):",
         inputs_table(text, "fp32"),
         "and with `--precision bf16`:",
         inputs_table(text, "bf16"),
