@@ -23,7 +23,6 @@ INSTANTIATE_TEST_SUITE_P(Program, PlannerRefuses, ::testing::Values("23_planner"
 
 TEST_P(PlannerRefuses, BadFlags) {
   write("own.toml", "name = \"x\"\n[peak]\nbf16 = 1\n");
-  write("zero.json", R"({"E": 1, "A": 2, "alpha": 0.3, "B": 4, "beta": 0})");
   write("long.toml", "name = \"x\"\n[peak]\nbf16 = 1 # " + std::string(1 << 17, 'x'));
   for (const auto& [flags, says] : refused_rows(LADDER_REFUSED, GetParam()))
     expect_refused(words(with_defaults(flags)), says);

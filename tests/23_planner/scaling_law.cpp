@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -101,6 +102,21 @@ TEST_F(LawFile, IsARowBesideThePapers) {
   EXPECT_EQ(own.substr(0, at) + own.substr(at + loss.size()), rows(ended.out, "Besiroglu"));
   const Optimum best = optimum(kBesiroglu, 1e21);
   EXPECT_NEAR(std::stod(own.substr(at + 7)), kBesiroglu.loss(best.parameters, best.tokens), 5e-5);
+}
+
+TEST_F(LawFile, IsRefusedIfItIsNone) {
+  write("zero.json", R"({"E": 1, "A": 2, "alpha": 0.3, "B": 4, "beta": 0})");
+  write("list.json", "[1, 2]");
+  write("words.json", "E = 1");
+  for (const auto& [name, says] :
+       {std::pair<std::string, std::string>{"zero.json", "B and beta above 0; beta is not"},
+        {"list.json", "above 0; E is not"},
+        {"words.json", "words.json: malformed JSON"},
+        {"no.json", "no.json: no such file"}}) {
+    const auto ended = run("23_planner", test::words("--compute 1e20 --law " + name));
+    EXPECT_EQ(ended.status, 2) << name;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+  }
 }
 
 }  // namespace
