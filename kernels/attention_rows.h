@@ -80,8 +80,11 @@ constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_
   return {{{{low, low + half}, 0}, {{high, high + Tq - half}, half}}};
 }
 
-/// The whole sequence as a piece.
-constexpr AttentionPlace whole_sequence(int64_t T) { return {T, {0, T / 2}, 0}; }
+/// The whole sequence as a piece. `length`, if it is not 0, is that of
+/// DocumentBorders::chunk_length.
+constexpr AttentionPlace whole_sequence(int64_t T, int64_t length = 0) {
+  return {length == 0 ? T : length, {0, T / 2}, 0};
+}
 constexpr Extents piece_of(Extents s) {
   s.Tq = s.Tk = s.T;
   return s;

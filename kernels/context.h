@@ -39,6 +39,10 @@ struct DocumentBorders {
   /// fill_positions (kernels/documents.h) makes it from `rows`.
   Tensor position;
   int64_t longest = 0;  ///< tokens of the longest document; 0 if all turns are empty
+  /// The length from which attention's chunks come: a document is the beginning of a sequence of so
+  /// many tokens, and chunks that it does not reach are absent. 0: each document's own length.
+  /// Attention on CUDA has no chunks, and no other sum reads this.
+  int64_t chunk_length = 0;
 };
 
 /// One interval on the timeline of a rank, in nanoseconds of the steady clock.

@@ -47,7 +47,7 @@ inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
 /// The sequences of a call with B T tokens: each T tokens, or documents. The pointer in it is read
 /// where kernels compute.
 inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
-  const auto& [rows, position, longest] = ctx.documents;
+  const auto& [rows, position, longest, chunk_length] = ctx.documents;
   if (!rows) return {B, T};
   CHECK(ctx.token_chunks == kTokenChunks,
         "documents where ranks share a sequence: a call has {} of {} chunks, and takes all",
@@ -55,6 +55,9 @@ inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
   CHECK(position && position.size() == B * T && longest <= T,
         "documents of up to {} tokens in {} rows, and a call of {} x {}", longest, position.size(),
         B, T);
+  CHECK(chunk_length == 0 || longest <= chunk_length,
+        "chunks of {} tokens, and a document of {}; legal are 0 and {} or more", chunk_length,
+        longest, longest);
   const Place wrong = ctx.device ? Place::Host : Place::Device;
   CHECK(rows.place != wrong && position.place != wrong, "documents where kernels cannot read them");
   return {rows.dim(0), longest, static_cast<const int32_t*>(rows.ptr)};
@@ -87,14 +90,16 @@ struct DocumentRows {
   }
 };
 
-/// Attention of documents on the host: calls f(ctx without documents, DocumentRows) for each, one
-/// after the other. Then it writes 0 to `outputs`, of B T tokens each, where there is padding.
+/// Attention of documents on the host: calls f(ctx, DocumentRows) for each, one after the other. Of
+/// the documents, this ctx has chunk_length alone. Then it writes 0 to `outputs`, of B T tokens
+/// each, where there is padding.
 template <class F>
 void attend_documents(const Ctx& ctx, int64_t B, int64_t T, std::initializer_list<Tensor> outputs,
                       F&& f) {
   const Sequences documents = sequences_of(ctx, B, T);
   Ctx alone = ctx;
   alone.documents = {};
+  alone.documents.chunk_length = ctx.documents.chunk_length;
   for (int64_t d = 0; d < documents.count; ++d)
     if (documents[d].size() > 0) f(alone, DocumentRows{documents[d]});
   const int32_t* position = ctx.documents.position.data<int32_t>();

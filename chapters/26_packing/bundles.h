@@ -39,8 +39,10 @@ struct Bundles {
 class BundleBatch {
  public:
   /// @param B bundles; @param micro bundles of a micro-batch; @param T positions of a row
+  /// @throws UserError as PackOptions::check_chunks
   BundleBatch(Arena& arena, const PackOptions& options, int64_t B, int64_t micro, int64_t T)
       : options_(options), B_(B), micro_(micro), turns_(turns_of_bundle(options.most(T))) {
+    options.check_chunks(T);
     const int64_t rows = B * options.rows(T);
     counts_.rows = rows;  // without --documents nothing is added, and all rows are always in use
     all_ = alloc_batch(arena, rows, T);
@@ -98,7 +100,8 @@ class BundleBatch {
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   row_count = first_row_[static_cast<size_t>(begin + count)] - first;
     DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
-                              .position = position_.slice(first, row_count)};
+                              .position = position_.slice(first, row_count),
+                              .chunk_length = options_.chunk_length};
     documents.longest = fill_positions(documents.position, documents.rows);
     return {all_.slice(first, row_count), documents, losses};
   }

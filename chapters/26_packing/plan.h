@@ -45,6 +45,7 @@ struct PackOptions {
   bool unpacked = false;
   int64_t window = 1024;       ///< documents
   int64_t row_documents = 64;  ///< M
+  int64_t chunk_length = 0;    ///< DocumentBorders::chunk_length
 
   void add_to(CommandLine& line) {
     line.group("26_packing");
@@ -57,6 +58,9 @@ struct PackOptions {
     line.add("--unpacked", unpacked, "the same bundles with one document a row");
     line.add("--pack-window", window, "consecutive documents that are packed together");
     line.add("--row-documents", row_documents, "documents of a row at most");
+    line.add("--chunk-length", chunk_length,
+             "the window that cuts attention's keys into chunks, so that a document has the bits "
+             "that it has alone there (chapter 31); 0: its own length");
   }
 
   /// @throws UserError
@@ -68,8 +72,17 @@ struct PackOptions {
                                       {end_of_text.has_value(), "--end-of-text"},
                                       {pack != none.pack, "--pack"},
                                       {window != none.window, "--pack-window"},
-                                      {row_documents != none.row_documents, "--row-documents"}})
+                                      {row_documents != none.row_documents, "--row-documents"},
+                                      {chunk_length != 0, "--chunk-length"}})
       if (given && !documents) throw UserError("{} needs --documents", flag);
+  }
+
+  /// @param T tokens of a row, which a document may fill
+  /// @throws UserError
+  void check_chunks(int64_t T) const {
+    if (chunk_length != 0 && (chunk_length < T || chunk_length > 1 << 30))
+      throw UserError("--chunk-length must be 0 or from {} (--seq-len) to {}, not {}", T, 1 << 30,
+                      chunk_length);
   }
 
   /// M: how many documents a bundle may have, for rows of T tokens.

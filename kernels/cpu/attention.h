@@ -69,7 +69,9 @@ struct Piece {
         T(place.T),
         queries(blocks_of(query_runs(place, s.Tq), T)),
         keys(blocks_of(std::array{TokenRun{{place.keys, place.keys + s.Tk}, 0}}, T)) {}
-  explicit Piece(const Extents& whole) : Piece(piece_of(whole), whole_sequence(whole.T), true) {}
+  /// A whole sequence, or a document.
+  Piece(const Ctx& ctx, const Extents& whole)
+      : Piece(piece_of(whole), whole_sequence(whole.T, ctx.documents.chunk_length), true) {}
   /// Queries from token `first` on, in qkv; keys and values in a cache.
   Piece(const Extents& shape, const CachedPlace& place)
       : s(piece_of(shape, place)),

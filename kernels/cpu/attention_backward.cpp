@@ -35,9 +35,12 @@ std::vector<TokenBlock> folded(const Piece& piece) {
   return blocks;
 }
 
-/// Of each leaf, those queries that see the keys of a block. Leaves without any are left out.
+/// Of each leaf, those queries that see the keys of a block. Leaves without any are absent. In a
+/// whole sequence these are the last ones; in a document with chunk_length also the first ones,
+/// whose late chunk it does not reach.
 struct Leaves {
   std::array<Leaf, kMostLeaves> leaf;
+  std::array<int64_t, kMostLeaves> index;  ///< in the tree
   int64_t count = 0;
 
   Leaves(std::span<const TokenBlock> folded, const TokenBlock& keys, int64_t chunks) {
@@ -46,8 +49,19 @@ struct Leaves {
       for (end = begin; end < folded.size() && here(end) == here(begin);) ++end;
       size_t first = begin;
       while (first < end && !folded[first].sees(keys)) ++first;
-      if (first < end) leaf[static_cast<size_t>(count++)] = folded.subspan(first, end - first);
+      if (first == end) continue;
+      index[static_cast<size_t>(count)] = here(begin);
+      leaf[static_cast<size_t>(count++)] = folded.subspan(first, end - first);
     }
+  }
+  /// The level on which the sum of the i-th leaf waits: that of the subtree which it shares with
+  /// the next one, or the highest.
+  int level(int64_t i, int64_t leaves) const {
+    const auto bits = [](int64_t x) {
+      return static_cast<int>(std::bit_width(static_cast<uint64_t>(x)));
+    };
+    const auto at = static_cast<size_t>(i);
+    return i + 1 == count ? bits(leaves - 1) : bits(index[at] ^ index[at + 1]) - 1;
   }
 };
 
@@ -247,8 +261,9 @@ void backward_keys(const Piece& piece, const BackwardRoom& room, std::span<const
     return;
   }
   int level = 0;
+  uint64_t waiting = 0;  // which levels have a sum
   for (int64_t i = 0; i < leaves.count; ++i) {
-    level = next_level(i);
+    level = leaves.level(i, query_leaves(piece.T));
     bool first = true;
     for (int64_t head = 0; head < piece.r(); ++head)
       for (const TokenBlock& queries : leaves.leaf[static_cast<size_t>(i)]) {
@@ -257,10 +272,11 @@ void backward_keys(const Piece& piece, const BackwardRoom& room, std::span<const
         if (const float* dq = add_to_queries(piece, room, head, queries, index))
           write(x.dq + head * HS, queries, dq, stride, HS);
       }
-    for_joined(i, i + 1 == leaves.count, [&](int other) {
+    for (int other = 0; other < level; ++other)
       for (float* sum : {room.dk, room.dv})
-        join(sum + level * kBlock * stride, sum + other * kBlock * stride, keys.rows(), stride);
-    });
+        if (waiting >> other & 1)
+          join(sum + level * kBlock * stride, sum + other * kBlock * stride, keys.rows(), stride);
+    waiting = (waiting >> level | 1) << level;
   }
   write(x.dk, keys, room.dk + level * kBlock * stride, stride, HS);
   write(x.dv, keys, room.dv + level * kBlock * stride, stride, HS);
@@ -321,7 +337,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
                                                  one.of(out), one.statistics(lse));
                             });
-  const Piece piece(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
+  const Piece piece(ctx, check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();
     T* dx = dqkv.data<T>();

@@ -236,7 +236,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
         ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
         });
-  const Piece piece(check_shapes(Op::attention_forward, out, lse, qkv));
+  const Piece piece(ctx, check_shapes(Op::attention_forward, out, lse, qkv));
   const Extents& s = piece.s;
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();

@@ -215,7 +215,7 @@ template <class Real>
 Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
                        const std::vector<Real>& weights, HeadRows<Real> x, int64_t key) {
   const int64_t n = query_leaves(group.T);
-  TreeSum<Row<Real>> sum;
+  SparseTreeSum<Row<Real>> sum;
   for (int64_t i = 0; i < n; ++i) {
     Row<Real> leaf = zeros<Real>(group.HS);
     bool exists = false;
@@ -226,9 +226,9 @@ Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
           leaf.add(weights[pairs.at(head, row, key)], x[row] + head * group.HS);
           exists = true;
         });
-    if (exists) sum.push(leaf);
+    if (exists) sum.push(i, leaf);
   }
-  return sum.total(empty_sum<Real>(group.HS));
+  return sum.take(empty_sum<Real>(group.HS));
 }
 
 /// Tensors as in kernels.h. dq may be dkv, and q may be kv.
@@ -302,7 +302,8 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
   dispatch(out, [&]<class Real>(Real) {
     const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
     Real* x = qkv.data<Real>();
-    for_softmaxes(s, whole_sequence(s.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
+    const AttentionPlace place = whole_sequence(s.T, ctx.documents.chunk_length);
+    for_softmaxes(s, place, AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
                   [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
                     at.m[at.statistic(b, h, row)] = finish(at.o + at.column(b, h, row), sum);
                   });
@@ -320,8 +321,9 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
   const Extents s = piece_of(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   dispatch(out, [&]<class Real>(Real) {
     Real *x = qkv.data<Real>(), *dx = dqkv.data<Real>();
-    backward(s, whole_sequence(s.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx,
-             dout.data<Real>(), x, x, out.data<Real>(), lse.data<Real>());
+    const AttentionPlace place = whole_sequence(s.T, ctx.documents.chunk_length);
+    backward(s, place, AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx, dout.data<Real>(),
+             x, x, out.data<Real>(), lse.data<Real>());
   });
 }
 

@@ -1,6 +1,7 @@
 // The decoder has the logits of training's forward, bit for bit, in whatever pieces texts come and
 // whatever else is in a pass; and mistakes that people make are seen.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/random.h"
+#include "kernels/documents.h"
 #include "kernels/narrow.h"
 
 namespace ladder {
@@ -140,6 +142,26 @@ class Decoding : public ::testing::TestWithParam<Case> {
   std::vector<int32_t> text;
   KvCache cache{arena, config, 3, T, dtype};
 };
+
+/// A text behind another document in a row, with the window's chunks (--chunk-length of 26).
+TEST_P(Decoding, APackedTextHasTheLogitsOfTheWindow) {
+  if (config.has_experts()) GTEST_SKIP() << "routers take no documents";
+  const int32_t before = 30, end = static_cast<int32_t>(T);
+  const std::string want = bytes_of(trained().first(T - before));
+  std::rotate(text.rbegin(), text.rbegin() + before, text.rend());
+  const Tensor rows = arena.alloc(Mem::Activation, "borders", Dtype::I32, {2, 2});
+  std::ranges::copy(std::array{0, before, before, end}, rows.data<int32_t>());
+  ctx.documents = {rows, arena.alloc(Mem::Activation, "position", Dtype::I32, {1, T})};
+  ctx.documents.longest = fill_positions(ctx.documents.position, rows);
+  const auto packed = [&](int64_t chunk_length) {
+    ctx.documents.chunk_length = chunk_length;
+    return bytes_of(trained().slice(before, T - before));
+  };
+  EXPECT_EQ(packed(T), want);
+  if (dtype == Dtype::F32) {
+    EXPECT_NE(packed(0), want) << "its own length";
+  }
+}
 
 TEST_P(Decoding, PiecesHaveTheLogitsOfTraining) {
   const Decoder decoder = decoder_with(config, &cache);

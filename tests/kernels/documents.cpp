@@ -60,7 +60,7 @@ class DocumentsTest : public SameBits {
     return *x[0];
   }
 
-  std::vector<Call> all() { return calls(box, {.B = D, .T = T}, dtype); }
+  std::vector<Call> all() { return calls_of_documents(box, {.B = D, .T = T}, dtype); }
 };
 
 TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
@@ -121,7 +121,7 @@ TEST_P(DocumentsTest, OfOneLengthAreRows) {
   const int64_t L = T / LaidDocuments::kTurns;
   Placement place{.B = LaidDocuments::kBundles, .documents{}};
   for (int64_t d = 0; d < D; ++d) place.documents.push_back({d * L, (d + 1) * L});
-  for (const Call& call : calls(box, {.B = D, .T = L}, dtype)) {
+  for (const Call& call : calls_of_documents(box, {.B = D, .T = L}, dtype)) {
     const std::string name = call.name;
     if (name.starts_with("rope") || name == "embed_forward" || name == "embed_backward")
       continue;  // their tables have too few positions for rows
@@ -152,6 +152,64 @@ TEST_P(DocumentsTest, PaddingIsFinite) {
       for (const Tensor& x : run(call, place))
         for (int64_t i = 0; i < x.size(); ++i) ASSERT_TRUE(std::isfinite(at(x, i))) << name;
   }
+}
+
+/// Two documents of a row, with chunk_length W: attention has the bits of each alone at the
+/// beginning of W tokens, of which the later ones have no gradient. With its own length, a document
+/// has other bits.
+TEST_P(DocumentsTest, AttentionHasTheChunksOfAWindow) {
+  const int64_t rows = 520, NH = 4, NKV = 2, HS = 8, C = NH * HS, all = (NH + 2 * NKV) * HS;
+  const Range documents[] = {{0, 301}, {301, 520}};
+  const Tensor qkv = spread(box, {1, rows, all}), dout = box.random({1, rows, C});
+  struct Attended {
+    Tensor out, lse, dqkv;
+  };
+  const auto attend = [&](const Ctx& with, Tensor x, Tensor dy) {
+    const int64_t tokens = x.dim(1);
+    const Attended r{box.empty({1, tokens, C}), box.empty(sums, {1, NH, tokens}),
+                     box.empty({1, tokens, all})};
+    k.attention_forward(with, r.out, r.lse, x);
+    k.attention_backward(with, r.dqkv, dy, x, r.out, r.lse);
+    return r;
+  };
+  const auto packed_row = [&](int64_t chunk_length) {
+    Ctx with = ctx;
+    const Tensor borders = box.empty(Dtype::I32, {2, 2});
+    for (int i = 0; i < 2; ++i) {
+      borders.data<int32_t>()[2 * i] = static_cast<int32_t>(documents[i].begin);
+      borders.data<int32_t>()[2 * i + 1] = static_cast<int32_t>(documents[i].end);
+    }
+    with.documents = {borders, box.empty(Dtype::I32, {1, rows})};
+    with.documents.longest = fill_positions(with.documents.position, borders);
+    with.documents.chunk_length = chunk_length;
+    return attend(with, qkv, dout);
+  };
+  /// Tokens `from` of x (1,T,N) at the beginning of W tokens; the others are `rest`.
+  const auto window_of = [&](Tensor x, Range from, int64_t W, double rest) {
+    const Tensor to = box.empty({1, W, x.dim(2)});
+    for (int64_t i = 0; i < to.size(); ++i) set(to, i, rest);
+    std::ranges::copy(LaidDocuments::bytes(x, from, x.dim(1)),
+                      LaidDocuments::bytes(to, {0, from.size()}, W).begin());
+    return to;
+  };
+  const auto same = [&](const Attended& row, int64_t W) {
+    bool equal = true;
+    for (const Range& one : documents) {
+      const Attended alone = attend(ctx, window_of(qkv, one, W, 0.5), window_of(dout, one, W, 0));
+      for (const auto& [got, want] : {std::pair{row.out, alone.out}, {row.dqkv, alone.dqkv}})
+        equal = equal && std::ranges::equal(LaidDocuments::bytes(got, one, rows),
+                                            LaidDocuments::bytes(want, {0, one.size()}, W));
+    }
+    return equal;
+  };
+  use_threads();
+  for (const int64_t W : {rows, int64_t{1000}}) {
+    EXPECT_TRUE(same(packed_row(W), W)) << W;
+    if (dtype == Dtype::F32) {
+      EXPECT_FALSE(same(packed_row(0), W)) << W;
+    }
+  }
+  EXPECT_THROW(packed_row(300), CheckError);
 }
 
 TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {

@@ -22,6 +22,13 @@ struct Placement {
 
 /// Whether the call writes losses.
 inline bool has_losses(const Call& call) { return call.out[0].shape.rank == 1 && !call.sums(); }
+/// The calls that take documents.
+inline std::vector<Call> calls_of_documents(Sandbox& box, const CallSizes& sizes, Dtype dtype) {
+  std::vector<Call> all = calls(box, sizes, dtype);
+  std::erase_if(all,
+                [](const Call& call) { return call.name == std::string_view("attention_cached"); });
+  return all;
+}
 /// Whether the borders of documents change what the call writes.
 inline bool feels_documents(const Call& call) {
   const std::string_view name = call.name;
@@ -61,7 +68,7 @@ class LaidDocuments {
     }
     const Tensor position = box_->empty(Dtype::I32, {all.B, T});
     const int64_t longest = fill_positions(position, rows);
-    return {rows, position, longest};
+    return {.rows = rows, .position = position, .longest = longest};
   }
 
   /// A tensor like x, but for B sequences of `tokens` tokens instead of D sequences of T tokens. If

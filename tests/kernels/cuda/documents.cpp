@@ -15,9 +15,10 @@ class CudaDocuments : public VsRef {
   LaidDocuments laid{host};
 
   Ctx with(const Placement& place) {
-    const auto [rows, position, longest] = laid.borders(place);
     Ctx other = ctx;
-    other.documents = {up(rows), up(position), longest};
+    other.documents = laid.borders(place);
+    other.documents.rows = up(other.documents.rows);
+    other.documents.position = up(other.documents.position);
     return other;
   }
   /// What a call writes, on the device.
@@ -84,7 +85,7 @@ TEST_F(CudaDocuments, LittleScratchGivesTheBitsOfMuch) {
 TEST_F(CudaDocuments, OperationsAreNearThoseOfRef) {
   const Placement places[] = {LaidDocuments::packed(), LaidDocuments::unpacked()};
   for (const Call& source :
-       calls(host, {.B = LaidDocuments::D, .T = LaidDocuments::T}, Dtype::F32)) {
+       calls_of_documents(host, {.B = LaidDocuments::D, .T = LaidDocuments::T}, Dtype::F32)) {
     if (!feels_documents(source)) continue;
     const bool library = std::string_view(source.name).starts_with("matmul");
     const double padding = source.sums() && !library ? NAN : 0;
