@@ -18,6 +18,7 @@
 // tree, in their natural order. A short sequence is one chunk, and nothing is merged.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/rows_in_place.h"
 #include "kernels/cpu/table.h"
 #include "kernels/documents.h"
 #include "kernels/math.h"
@@ -33,8 +34,8 @@ struct Softmaxes {
 };
 
 /// The scratch of forward. Of a head it keeps the keys, transposed block by block, and the values:
-/// of all blocks, or of one at a time if they come from a cache. It also has room for one block of
-/// queries.
+/// of all blocks, or of one at a time if they come from a cache and many queries read them. It also
+/// has room for one block of queries.
 struct ForwardRoom {
   ForwardRoom(Dealer deal, const Piece& piece)
       : stride(row_stride(piece.s.HS)), HS(piece.s.HS), one(piece.cached) {
@@ -93,9 +94,40 @@ void online_softmax(const ForwardRoom& room, const Softmaxes& sum, int64_t rows,
   }
 }
 
+/// Keys and values of a head that are read where they lie. Null: they are in scratch.
+struct InPlace {
+  HeadRows<const float> k{}, v{};
+};
+
+/// Whether they can be: a cache in FP32, whose rows few queries read. Many queries would gather the
+/// same keys many times.
+template <class T>
+InPlace in_place(const Piece& piece, const TokenBlock& queries, HeadRows<const T> k,
+                 HeadRows<const T> v) {
+  if constexpr (std::is_same_v<T, float>)
+    if (piece.cached && queries.rows() <= kMostFewRows)
+      // A product writes whole tiles of columns, so it must be able to read them.
+      return {k, piece.s.HS % kTileCols == 0 ? v : HeadRows<const float>{}};
+  return {};
+}
+
+/// The scores of few queries with keys in place: the sums of Sum::Scores.
+void scores_in_place(const Piece& piece, const ForwardRoom& room, int64_t rows,
+                     const TokenBlock& keys, HeadRows<const float> k) {
+  with_few_rows(rows, [&]<size_t M>(std::integral_constant<size_t, M>) {
+    for_lanes(k.first, k.stride, keys.range(), [&](int64_t u, int64_t, const auto& lanes) {
+      Vecs<M> score;
+      score.fill(zero());
+      add_products(score, room.q, room.stride, lanes, {0, piece.s.HS});
+      for (size_t i = 0; i < M; ++i)
+        store(score[i], room.s + static_cast<int64_t>(i) * kBlock + u - keys.row);
+    });
+  });
+}
+
 /// A block of queries with block `index` of the piece's keys.
 void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes& sum,
-                   const TokenBlock& queries, int64_t index) {
+                   const TokenBlock& queries, int64_t index, const InPlace& at) {
   const TokenBlock& keys = piece.keys[static_cast<size_t>(index)];
   const int64_t HS = piece.s.HS, rows = queries.rows();
   const bool first = index == 0 || piece.keys[static_cast<size_t>(index - 1)].last;
@@ -106,24 +138,27 @@ void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes&
     std::fill(sum.m, sum.m + kBlock, -INFINITY);
     std::fill(sum.l, sum.l + kBlock, 0.0f);
   }
-  multiply<Sum::Scores>({.M = rows,
-                         .N = keys.rows(),
-                         .K = HS,
-                         .a = room.q,
-                         .a_stride = room.stride,
-                         .b = room.keys(index),
-                         .b_stride = across(keys.rows()),
-                         .c = room.s,
-                         .c_stride = kBlock,
-                         .diagonal = diagonal});
+  if (at.k.first)
+    scores_in_place(piece, room, rows, keys, at.k);
+  else
+    multiply<Sum::Scores>({.M = rows,
+                           .N = keys.rows(),
+                           .K = HS,
+                           .a = room.q,
+                           .a_stride = room.stride,
+                           .b = room.keys(index),
+                           .b_stride = across(keys.rows()),
+                           .c = room.s,
+                           .c_stride = kBlock,
+                           .diagonal = diagonal});
   online_softmax(room, sum, rows, keys.rows(), seen, piece.scale());
   multiply<Sum::Queries>({.M = rows,
                           .N = HS,
                           .K = keys.rows(),
                           .a = room.s,
                           .a_stride = kBlock,
-                          .b = room.values(keys),
-                          .b_stride = room.stride,
+                          .b = at.v.first ? at.v[keys.row] : room.values(keys),
+                          .b_stride = at.v.first ? at.v.stride : room.stride,
                           .c = sum.o,
                           .c_stride = room.stride,
                           .diagonal = diagonal,
@@ -163,13 +198,14 @@ template <class T, class F>
 void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T> q,
                   HeadRows<const T> k, HeadRows<const T> v, F&& finish) {
   const int64_t HS = piece.s.HS, blocks = std::ssize(piece.keys);
-  const auto take = [&](int64_t i) {
+  const auto take = [&](int64_t i, const InPlace& at) {
     const TokenBlock& keys = piece.keys[static_cast<size_t>(i)];
-    transpose_rows(room.keys(i), k, keys, HS);
-    widen_rows(room.values(keys), room.stride, v, keys.range(), HS);
+    if (!at.k.first) transpose_rows(room.keys(i), k, keys, HS);
+    if (!at.v.first) widen_rows(room.values(keys), room.stride, v, keys.range(), HS);
   };
-  for (int64_t i = 0; i < blocks && !piece.cached; ++i) take(i);
+  for (int64_t i = 0; i < blocks && !piece.cached; ++i) take(i, {});
   for (const TokenBlock& queries : piece.queries) {
+    const InPlace at = in_place(piece, queries, k, v);
     widen_rows(room.q, room.stride, q, queries.range(), HS);
     int64_t chunks = 0;  // how many have their softmax
     const Softmaxes* total = nullptr;
@@ -177,9 +213,9 @@ void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T>
     for (int64_t i = 0; i < blocks && queries.sees(piece.keys[static_cast<size_t>(i)]); ++i) {
       const TokenBlock& keys = piece.keys[static_cast<size_t>(i)];
       const bool last = i + 1 == blocks || !queries.sees(piece.keys[static_cast<size_t>(i + 1)]);
-      if (piece.cached) take(i);
+      if (piece.cached) take(i, at);
       sum = room.level(next_level(chunks));
-      forward_block(piece, room, sum, queries, i);
+      forward_block(piece, room, sum, queries, i, at);
       if (!keys.last && !last) continue;
       for_joined(chunks++, last,
                  [&](int level) { merge(sum, room.level(level), sum, queries.rows(), HS); });

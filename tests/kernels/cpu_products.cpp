@@ -139,27 +139,16 @@ class Products : public ProductsTest, public ::testing::WithParamInterface<Dtype
 };
 
 // Leaves that are odd, empty, longer than a slab, and several in one; a number of them that is no
-// power of two; blocks below and beside one another, with one slab and with several.
+// power of two; blocks below and beside one another, with one slab and with several; few rows,
+// which read B in place.
 TEST_P(Products, AreTheTreeOfTheDefinition) {
-  for (const Extents& e : {Extents{1, 3, 5, 8},
-                           {67, 45, 128, 8},
-                           {70, 45, 6000, 8},
-                           {70, 45, 6001, 8},
-                           {70, 50, 777, 3},
-                           {400, 1100, 530, 1},
-                           {200, 300, 531, 1},
-                           {30, 40, 4100, 5},
-                           {30, 40, 4104, 5},
-                           {900, 70, 1600, 8},
-                           {700, 50, 1000, 5},
-                           {300, 200, 520, 8},
-                           {300, 200, 1024, 1},
-                           {20, 7000, 36, 1},
-                           {620, 64, 1600, 8},
-                           {200, 2100, 1100, 1},
-                           {1700, 2100, 250, 1},
-                           {1700, 40, 1040, 8},
-                           {1100, 70, 200, 1}})
+  for (const Extents& e :
+       {Extents{1, 3, 5, 8},  {1, 45, 6001, 8},    {2, 130, 1600, 8},  {5, 33, 128, 8},
+        {8, 50, 777, 3},      {67, 45, 128, 8},    {70, 45, 6000, 8},  {70, 45, 6001, 8},
+        {70, 50, 777, 3},     {400, 1100, 530, 1}, {200, 300, 531, 1}, {30, 40, 4100, 5},
+        {30, 40, 4104, 5},    {900, 70, 1600, 8},  {700, 50, 1000, 5}, {300, 200, 520, 8},
+        {300, 200, 1024, 1},  {20, 7000, 36, 1},   {620, 64, 1600, 8}, {200, 2100, 1100, 1},
+        {1700, 2100, 250, 1}, {1700, 40, 1040, 8}, {1100, 70, 200, 1}})
     for (const int threads : {1, 3}) {
       box.set_threads(threads);
       expect_tree(e);

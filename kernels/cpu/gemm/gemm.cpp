@@ -2,6 +2,7 @@
 #include "kernels/cpu/gemm/gemm.h"
 
 #include "kernels/cpu/gemm/bf16.h"
+#include "kernels/cpu/gemm/few_rows.h"
 #include "kernels/cpu/gemm/rectangle.h"
 
 namespace ladder {
@@ -125,7 +126,9 @@ void gemm(const Ctx& ctx, std::span<const Product> products) {
              [&](const Product& p, const TileShape& tile, Range rows) {
                const Range cols = part_of(thread / down, across, p.N, tile.cols);
                if (cols.size() == 0) return;
-               if (multiplies_pairs(p))
+               if (takes_few_rows(p, rows.size()))
+                 few_rows(p, rows, cols);
+               else if (multiplies_pairs(p))
                  rectangle_of_pairs(p, rows, cols, scratch);
                else
                  rectangle_of<Fp32>(p, rows, cols, scratch);
