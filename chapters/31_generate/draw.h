@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/random.h"
 #include "common/run/command_line.h"
@@ -77,12 +78,12 @@ class Draw {
 
   /// @param logits a row, of tokens that may be drawn; it is overwritten
   /// @param text   prompt and answer so far
+  /// @throws NotDone if there is none to draw
   int32_t operator()(std::span<float> logits, std::span<const int32_t> text,
                      const DrawKey& key) const {
+    check_logits(logits, key);
     penalize(logits, text);
     const int32_t largest = argmax(logits);
-    if (!std::isfinite(logits[static_cast<size_t>(largest)]))
-      throw UserError("the model's logits are not finite: nothing can be drawn");
     if (o_.temperature == 0) return largest;
     for (float& x : logits) x /= static_cast<float>(o_.temperature);
     const std::vector<int32_t> kept = filtered(logits);
@@ -92,8 +93,6 @@ class Draw {
 
   /// logits / penalty where they are positive, else times penalty, of each token of the text.
   void penalize(std::span<float> logits, std::span<const int32_t> text) const {
-    for (float& x : logits)
-      if (std::isnan(x)) x = -std::numeric_limits<float>::infinity();
     if (o_.repetition_penalty == 1) return;
     const auto by = static_cast<float>(o_.repetition_penalty);
     std::vector<int32_t> once(text.begin(), text.end());
@@ -128,6 +127,24 @@ class Draw {
   }
 
  private:
+  /// A logit of -infinity is a token that is never drawn. NaN or +infinity says that weights or
+  /// arithmetic are broken, and a draw from the others would hide it.
+  static void check_logits(std::span<const float> logits, const DrawKey& key) {
+    const auto refuse = [&](const std::string& why) {
+      throw NotDone(fmt::format("line {}, answer {}, token {} (step {}): {}", key.line + 1,
+                                key.answer + 1, key.position + 1, key.step, why));
+    };
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    bool any = false;
+    for (const float& x : logits) {
+      any = any || x > -kInfinity;
+      if (!(x < kInfinity))
+        refuse(fmt::format("the model's logit of token {} is {}", &x - logits.data(),
+                           std::isnan(x) ? "NaN" : "infinite"));
+    }
+    if (!any) refuse("all logits of the model are -infinity");
+  }
+
   /// Keeps the smallest set of the most likely tokens whose probability reaches p.
   template <class Before, class Weight>
   void keep_top_p(std::vector<int32_t>& kept, Before&& before, Weight&& weight) const {

@@ -35,6 +35,8 @@ Failure failure(std::optional<int> rank) {
   } catch (const NotWritten& e) {
     if (rank && e.rank() != rank) who = fmt::format("rank {}: ", e.rank());
     return told("error", e.what(), kNotDone);
+  } catch (const NotDone& e) {
+    return told("error", e.what(), kNotDone);
   } catch (const UserError& e) {
     return told("error", e.what(), 2);
   } catch (const TimedOut& e) {

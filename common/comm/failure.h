@@ -24,6 +24,12 @@ class NotWritten : public UserError {
   int rank_;
 };
 
+/// Legal input, from which nothing can be made: weights that are NaN.
+class NotDone : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 struct Failure {
   std::string line;  ///< "error: ..." or "internal error: ...", perhaps with advice
   int status;        ///< 2: bad input, or more than the machine holds; kNotDone; 1: anything else

@@ -136,11 +136,26 @@ TEST(Draw, PenaltyThenTemperatureThenFilters) {
   EXPECT_EQ(drawn({.top_k = 3, .top_p = 0.6}, {0, 0, 0, 0, 0}, {}), (Set{0, 1}));
 }
 
-TEST(Draw, NoNumberIsNeverDrawn) {
-  const float nan = std::nanf(""), least = -std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(draw({}, {nan, 0, least}, {.position = i}), 1);
-  EXPECT_THROW(draw({}, {nan, nan}), UserError);
-  EXPECT_THROW(draw({.temperature = 0}, {least, least}), UserError);
+/// -infinity is a token that is left out. Other numbers that are not finite are told, with their
+/// place, whatever the temperature and the filters.
+TEST(Draw, NaNIsTold) {
+  const float nan = std::nanf(""), most = std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(draw({}, {-most, 0, -most}, {.position = i}), 1);
+  const DrawKey key{.line = 1, .answer = 0, .position = 16, .step = 5};
+  const std::string at = "line 2, answer 1, token 17 (step 5): ";
+  for (const DrawOptions& options :
+       {DrawOptions{}, {.temperature = 0}, {.top_k = 1}, {.repetition_penalty = 2}})
+    for (const auto& [row, why] :
+         {std::pair<Row, std::string>{{0, nan, 3}, "the model's logit of token 1 is NaN"},
+          {{0, 1, most}, "the model's logit of token 2 is infinite"},
+          {{-most, -most}, "all logits of the model are -infinity"}}) {
+      try {
+        draw(options, row, key);
+        ADD_FAILURE() << why;
+      } catch (const NotDone& e) {
+        EXPECT_EQ(e.what(), at + why);
+      }
+    }
 }
 
 }  // namespace
