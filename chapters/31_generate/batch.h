@@ -18,7 +18,10 @@
 #include "chapters/31_generate/cache.h"
 #include "chapters/31_generate/decode.h"
 #include "chapters/31_generate/draw.h"
+#include "common/error.h"
+#include "common/json.h"
 #include "common/model/parts.h"
+#include "common/run/command_line.h"
 #include "common/run/text_codec.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
@@ -43,6 +46,18 @@ struct Answer {
   }
 };
 
+/// A line of --out.
+inline std::string json_line(const Answer& answer) {
+  const auto drawn = answer.drawn();
+  return json_text({{"line", answer.line},
+                    {"answer", answer.number},
+                    {"text", answer.text},
+                    {"tokens", std::vector<int32_t>(drawn.begin(), drawn.end())},
+                    {"logprobs", answer.logprobs},
+                    {"end", to_string(answer.end)}}) +
+         "\n";
+}
+
 /// An answer in its place.
 struct Placed {
   Answer* answer = nullptr;            ///< null: the place is free
@@ -53,15 +68,6 @@ struct Placed {
   int64_t pending() const { return size() - cached; }
 };
 
-/// What a run counts.
-struct BatchCounts {
-  int64_t passes = 0;
-  int64_t prefilled = 0, shared = 0;  ///< tokens of prompts that were computed, and copied
-  int64_t drawn = 0;
-  int64_t proposed = 0, compared = 0, accepted = 0;  ///< tokens of a draft
-  int64_t checked = 0;  ///< how often proposals for a text met the model
-};
-
 struct BatchSize {
   int64_t window;      ///< T: a text that reaches it ends
   int64_t max_tokens;  ///< of an answer
@@ -69,10 +75,27 @@ struct BatchSize {
   int64_t places;      ///< answers that grow together
   int64_t proposed;    ///< most tokens of a draft
   bool whole = false;  ///< without a cache: a pass is the window of one text
+  int64_t fixed = 0;   ///< rows of each product; 0: as many as the pass has
 
   PassSize pass() const {
     if (whole) return {window, 1};
+    if (fixed > 0) return {fixed, fixed, true};
     return {prefill + places * (1 + proposed), places * (1 + proposed)};
+  }
+};
+
+/// What a run counts.
+struct BatchCounts {
+  int64_t passes = 0, rows = 0;       ///< rows: of all passes, of texts
+  int64_t prefilled = 0, shared = 0;  ///< tokens of prompts that were computed, and copied
+  int64_t drawn = 0;
+  int64_t proposed = 0, compared = 0, accepted = 0;  ///< tokens of a draft
+  int64_t checked = 0;  ///< how often proposals for a text met the model
+
+  /// How many rows products had for each row of a text; 0: without --fixed-rows.
+  double padded(const BatchSize& size) const {
+    return static_cast<double>(passes * size.fixed) /
+           static_cast<double>(std::max<int64_t>(rows, 1));
   }
 };
 
@@ -88,6 +111,34 @@ inline void widen_row(const Tensor& logits, int64_t row, std::span<float> to) {
     default: return widened(float{});
   }
 }
+
+/// Products that always have M rows, for a GPU (PassSize::fixed).
+struct FixedRowsOptions {
+  int64_t rows = 0;  ///< M
+
+  void add_to(CommandLine& line) {
+    line.add("--fixed-rows", rows,
+             "of each product, which are padded: a text on a GPU then depends neither on the batch "
+             "nor on pieces; 0: no");
+  }
+  /// Cuts passes to M rows. @throws UserError
+  void apply(BatchSize& size, const GptConfig& gpt, bool on_gpu) const {
+    if (rows == 0) return;
+    if (!on_gpu)
+      throw UserError(
+          "--fixed-rows is needless without a GPU: rows have the same bits in any product");
+    if (size.whole) throw UserError("--fixed-rows with --no-cache; legal is one of them");
+    const int64_t decoded = size.places * (1 + size.proposed);
+    if (gpt.has_experts())
+      throw UserError(
+          "--fixed-rows with experts: their products have as many rows as tokens chose");
+    if (rows <= decoded)
+      throw UserError("--fixed-rows must be more than {}, what --batch texts take, not {}", decoded,
+                      rows);
+    size.fixed = rows;
+    size.prefill = std::min(size.prefill, rows - decoded);
+  }
+};
 
 class AnswerBatch {
  public:
@@ -155,6 +206,7 @@ class AnswerBatch {
   /// Draws from the logits (W,Vp) of a pass, and ends answers that are complete.
   void take(const Ctx& ctx, std::span<const TextRows> pass, Tensor logits) {
     ++counts_.passes;
+    for (const TextRows& rows : pass) counts_.rows += std::ssize(rows.tokens);
     const HostCopy host = HostCopy::of(ctx, logits);
     std::vector<Answer*> owners(static_cast<size_t>(logits ? logits.dim(0) : 0));
     std::fill_n(targets_.data<int32_t>(), std::ssize(owners), kIgnore);

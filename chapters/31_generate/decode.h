@@ -40,6 +40,10 @@ struct TextRows {
 /// How large a pass can be.
 struct PassSize {
   int64_t rows, wanted;
+  /// Products always have so many rows; those behind the texts' rows are never read. On a GPU a
+  /// library chooses the order of a sum by the product's shape, and each row of a product is
+  /// computed alone. So a row then has the same bits in every pass (--fixed-rows).
+  bool fixed = false;
 };
 
 /// What one block after the other writes. R rows are the tokens of one sequence to the parts.
@@ -150,6 +154,7 @@ class Decoder {
     }
     CHECK(R > 0 && R <= size_.rows && wanted <= size_.wanted, "a pass of {} rows, {} wanted", R,
           wanted);
+    if (size_.fixed) R = size_.rows;
     PassActs a{.tokens = rows_of_column(all_.tokens, R),
                .stream = rows_of(all_.stream, R),
                .norm = rows_of(all_.norm, R),
@@ -247,9 +252,10 @@ class Decoder {
       W += n;
     });
     if (W == 0) return {};
-    const Tensor logits = rows_of(logits_, W);
-    head_forward(ctx, logits, rows_of(last_, W), w_.head_w);
-    return logits.view({W, config_.padded_vocab});
+    const int64_t all = size_.fixed ? size_.wanted : W;
+    const Tensor logits = rows_of(logits_, all);
+    head_forward(ctx, logits, rows_of(last_, all), w_.head_w);
+    return logits.view({all, config_.padded_vocab}).first(W);
   }
 
   GptConfig config_;

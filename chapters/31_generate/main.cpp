@@ -91,13 +91,14 @@ struct Options {
   CodecOptions texts;
   DrawOptions draw;
   DraftOptions draft;
+  FixedRowsOptions fixed;
   PrecisionOptions precision;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("31_generate: text with cached keys and values")
-      .read(argc, argv, o.run, o.texts, o.draw, o.draft, o.precision);
+      .read(argc, argv, o.run, o.texts, o.draw, o.draft, o.fixed, o.precision);
   if (o.run.no_cache && !o.draft.load.empty())
     throw UserError("--no-cache with --draft; legal is one of them");
   return o;
@@ -118,7 +119,9 @@ struct Layout {
                   .proposed = o.draft.most(),
                   .whole = o.run.no_cache};
 
-  explicit Layout(const Options& o_) : o(o_) {}
+  explicit Layout(const Options& o_) : o(o_) {
+    o.fixed.apply(batch, gpt, on_device(o.run.backend));
+  }
 
  private:
   std::optional<GptConfig> draft_model() const {
@@ -231,17 +234,6 @@ std::deque<Answer> answers_to(const Options& o, const Memory& m, int64_t line,
   return answers;
 }
 
-std::string json_line(const Answer& answer) {
-  const auto drawn = answer.drawn();
-  return json_text({{"line", answer.line},
-                    {"answer", answer.number},
-                    {"text", answer.text},
-                    {"tokens", std::vector<int32_t>(drawn.begin(), drawn.end())},
-                    {"logprobs", answer.logprobs},
-                    {"end", to_string(answer.end)}}) +
-         "\n";
-}
-
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Seconds of passes with tokens of prompts, and of others.
@@ -302,6 +294,7 @@ nlohmann::json report_of(const Layout& layout, const MemoryBytes& predicted, con
        {"window", layout.gpt.seq_len},
        {"memory", nlohmann::json::array({memory_json(0, predicted, m.arena.peak())})},
        {"passes", c.passes},
+       {"padded", c.padded(layout.batch)},
        {"prefilled", c.prefilled},
        {"shared", c.shared},
        {"drawn", c.drawn},
@@ -315,6 +308,8 @@ void tell_speed(const nlohmann::json& r) {
                    r.at("drawn").get<int64_t>(), r.at("passes").get<int64_t>(),
                    r.at("prefill_tokens_per_second").get<double>(),
                    r.at("decode_tokens_per_second").get<double>()));
+  if (const double padded = r.at("padded"); padded > 0)
+    tell(fmt::format("--fixed-rows: products of {:.1f} times the rows that texts have", padded));
   if (r.at("proposed") > 0) tell(Agreement::text(r));
 }
 

@@ -34,6 +34,32 @@ TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
   EXPECT_TRUE(near(joined(first, rest), trace("02_adamw", kShort), 0x1p-15));
 }
 
+/// Padding changes no text, and its price is counted. That it is needed shows on a chip alone: here
+/// a product has one order of summation whatever its shape, so texts would be the same without it.
+TEST_F(CudaOnCpu, FixedRowsPadProducts) {
+  train("06_checkpointing", kShort + "--steps 1 --save m");
+  write("p.jsonl", "{\"prompt\":\"the\"}\n{\"prompt\":\"a\"}\n{\"prompt\":\"\"}\n");
+  const auto lines = [&](const std::string& flags) {
+    const Ended end =
+        run("31_generate", words("--load m --backend cuda-on-cpu --prompts p.jsonl --out "
+                                 "o.jsonl --report r.json --max-tokens 3 " +
+                                 flags));
+    EXPECT_EQ(end.status, 0) << end.err;
+    return read("o.jsonl");
+  };
+  const std::string want = lines("--batch 3");
+  for (const char* flags : {"--batch 3", "--batch 1", "--batch 2 --prefill-tokens 1"})
+    EXPECT_EQ(lines(flags + std::string(" --fixed-rows 6")), want) << flags;
+  const auto report = nlohmann::json::parse(read("r.json"));
+  const double rows = report["prefilled"].get<double>() + report["drawn"].get<double>() - 3;
+  EXPECT_EQ(report["padded"], 6 * report["passes"].get<double>() / rows);
+  const Ended refused =
+      run("31_generate", words("--load m --backend cuda-on-cpu --prompt a --batch 6 "
+                               "--fixed-rows 6"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("--fixed-rows must be more than 6"), std::string::npos) << refused.err;
+}
+
 TEST_F(CudaOnCpu, BytesAreAsPredicted) {
   const auto expect_predicted = [&](const std::string& chapter, const std::string& flags) {
     EXPECT_TRUE(as_predicted(report(chapter, kShort + "--steps 1 --backend cuda-on-cpu " + flags)))
