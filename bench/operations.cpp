@@ -95,6 +95,7 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
+  const Tensor cache = box.random({T, 2 * C});
   const Tensor lse = box.random({B, NH, T}), angles = box.random({T, HS});
   const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
   const Tensor max = box.random({B, T}), sum = box.random({B, T}), target = box.random({B, T});
@@ -111,6 +112,12 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
       {"attention_backward", cost::attention_backward(B, T, NH, HS),
        [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
+      // A token at a time, each with the whole cache.
+      {"attention_cached", cost::attention_cached(1, T, NH, NH, HS),
+       [=, &ctx, &k] {
+         k.attention_cached(ctx, y.view({B * T, C}).first(1), qkv.view({B * T, 3 * C}).first(1),
+                            cache, NH, {.T = T, .first = T - 1});
+       }},
       {"cross_entropy", cost::cross_entropy(B, T, V),
        [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
       {"softmax_max", cost::softmax_max(B, T, V),
@@ -130,7 +137,17 @@ std::vector<Op> products_of(Bench& box, const Model& m) {
   const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), h = box.random({B, T, H}), w = box.random({H, C});
   const Cost cost = cost::matmul(B * T, H, C);
+  const auto some = [](const Tensor& all, int64_t rows) {
+    return all.view({all.rows(), all.dim(2)}).first(rows);
+  };
+  const auto forward_of = [=, &ctx, &k](int64_t rows) {
+    return Op{fmt::format("matmul_forward of {}", rows), cost::matmul(rows, H, C), [=, &ctx, &k] {
+                k.matmul_forward(ctx, some(h, rows), some(x, rows), w, Tensor{}, kLeaves);
+              }};
+  };
   return {
+      forward_of(1),
+      forward_of(8),
       {"matmul_forward", cost,
        [=, &ctx, &k] { k.matmul_forward(ctx, h, x, w, Tensor{}, kLeaves); }},
       {"matmul_backward_input", cost,

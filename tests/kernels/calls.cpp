@@ -99,6 +99,7 @@ struct Operands : RowOperands {
 
   int64_t NH = C % 3 == 0 ? 3 : 1, V = 11, P = T + 2, vocab = N - N / 9;
   Operand e = draw.act(N), logits = draw.act(N, -5, 5), qkv = draw.act(3 * C);
+  Operand cache = draw.act(2 * C);
   Operand turned = draw.act(16 * C), loud_d = draw.loud(C), loud_e = draw.loud(N);
   Operand lse = draw.stat({B, NH, T}, 3, 4);
   Operand tokens{draw.box.tokens({B, T}, V), Kind::Index};
@@ -140,6 +141,24 @@ std::vector<Call> of_rows(const RowOperands& o) {
   };
 }
 
+/// Each sequence is a text in two pieces: the first half, and the rest.
+Call cached(const Operands& o) {
+  return {
+      "attention_cached", {o.like_x}, {o.qkv, o.cache}, [NH = o.NH](const Run& r) {
+        const auto text = [](const Tensor& x, int64_t b) {
+          return x.slice(b, 1).view({x.dim(1), x.dim(2)});
+        };
+        for (int64_t b = 0; b < r.in[0].dim(0); ++b) {
+          const int64_t T = r.in[0].dim(1);
+          for (const auto& [first, m] : {std::pair<int64_t, int64_t>{0, T / 2}, {T / 2, T - T / 2}})
+            if (m > 0)
+              r.k.attention_cached(r.ctx, text(r.out[0], b).slice(first, m),
+                                   text(r.in[0], b).slice(first, m), text(r.in[1], b), NH,
+                                   {.T = 2 * T, .first = first});
+        }
+      }};
+}
+
 /// Calls that read several rows or weights, but sum nothing over the batch.
 std::vector<Call> of_sequences(const Operands& o) {
   using K = Kernels;
@@ -160,6 +179,7 @@ std::vector<Call> of_sequences(const Operands& o) {
       row("matmul_backward_input", &K::matmul_backward_input, {o.like_x}, {o.e, o.w}, kLeaves),
       row("attention_forward", &K::attention_forward, {o.like_x, of_heads}, {o.qkv}),
       row("attention_backward", &K::attention_backward, {to_qkv}, {o.d, o.qkv, o.x, o.lse}),
+      cached(o),
       rope("rope", false),
       rope("rope, back", true),
       row("cross_entropy", &K::cross_entropy, {losses, to_n}, {o.logits, o.targets}, o.vocab, 0.3F),
