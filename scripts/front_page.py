@@ -7,9 +7,9 @@
     scripts/front_page.py --programs DIR   fail if the programs of DIR count something else
 
 The picture, docs/pictures/zero.svg, is drawn from docs/pictures/zero.json alone. The tables stand
-between <!-- chapters:begin --> and <!-- chapters:end -->. Its minutes are for reading: 150 words of a
-README a minute, and ten lines of the diff. Lines are to the next ten, so that not every change of a
-chapter is one of the README.
+between <!-- chapters:begin --> and <!-- chapters:end -->. Its minutes are the sum of those in
+a chapter's "A way through". Lines are to the next ten, so that not every change of a chapter is one of
+the README.
 """
 
 import json
@@ -67,9 +67,9 @@ ANSWERS = {
 # -- the table ---------------------------------------------------------------------------------
 
 
-def minutes(readme, diff):
-    words = len(re.sub(r"^```.*?^```$", "", readme, flags=re.DOTALL | re.MULTILINE).split())
-    return max(5, 5 * round((words / 150 + diff / 10) / 5))
+def minutes(readme):
+    way = re.search(r"^\*\*A way through\.\*\* .+$", readme, flags=re.MULTILINE)
+    return sum(int(each) for each in re.findall(r"(\d+) minutes", way[0]))
 
 
 def tens(count):
@@ -95,7 +95,7 @@ def table(root):
             code, diff = chapter_budget.measure(root, row)
             readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
             own = diff if row.parents and row.trains else code
-            lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
+            lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme)} "
                          f"| {tens(lessons(root, name))} | {tens(own)} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
