@@ -22,9 +22,9 @@
 #include "common/hf/layout.h"
 #include "common/hf/weights.h"
 #include "common/input_file.h"
-#include "common/model/shards.h"
 #include "common/random.h"
 #include "common/save/checkpoint.h"
+#include "common/save/shards.h"
 
 namespace ladder {
 

@@ -14,7 +14,6 @@
 #include "common/hf/file_names.h"
 #include "common/hf/layout.h"
 #include "common/json.h"
-#include "common/model/shards.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
 
@@ -216,18 +215,15 @@ SafetensorsPlan plan_weights(const ParamLayout& layout) {
   return SafetensorsPlan(std::move(entries), {{"format", "pt"}});  // their loader looks for it
 }
 
-void append_weights(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& params,
-                    SafetensorsWriter* writer) {
-  const ParamLayout whole = layout.whole();
+void append_weights(SafetensorsWriter& writer, const ParamLayout& whole, int64_t s,
+                    Tensor section) {
   std::vector<float> memory;
-  gather_sections(ctx, comm, layout, params, [&](int64_t s, Tensor section) {
-    for (const ParamSpec& spec : whole.specs(s)) {
-      const std::vector<Tensor> hf = hf_views(spec, layout.config(), memory);
-      to_hf(hf, section.slice(spec.offset - whole.section(s).begin, spec.shape.size()), spec,
-            layout.config());
-      for (const Tensor& tensor : hf) writer->append(tensor);
-    }
-  });
+  for (const ParamSpec& spec : whole.specs(s)) {
+    const std::vector<Tensor> hf = hf_views(spec, whole.config(), memory);
+    to_hf(hf, section.slice(spec.offset - whole.section(s).begin, spec.shape.size()), spec,
+          whole.config());
+    for (const Tensor& tensor : hf) writer.append(tensor);
+  }
 }
 
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,

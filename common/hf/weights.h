@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 
-#include "common/comm/comm.h"
 #include "common/hf/safetensors.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
@@ -14,11 +13,11 @@ namespace ladder {
 
 /// The file of all weights.
 SafetensorsPlan plan_weights(const ParamLayout& layout);
-/// Appends all weights on rank 0, a section after the other. All ranks call it.
-/// @param params F32
-/// @param writer of plan_weights(); null on other ranks
-void append_weights(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& params,
-                    SafetensorsWriter* writer);
+/// Appends the weights of section s. Sections come in order.
+/// @param writer of plan_weights()
+/// @param whole the layout of the whole model
+/// @param section F32, in host memory
+void append_weights(SafetensorsWriter& writer, const ParamLayout& whole, int64_t s, Tensor section);
 
 /// A weight in a file.
 struct FoundWeight {

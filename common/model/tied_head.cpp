@@ -1,7 +1,5 @@
 #include "common/model/tied_head.h"
 
-#include "common/comm/chunks.h"
-#include "common/comm/elements.h"
 #include "kernels/kernels.h"
 
 namespace ladder {
@@ -11,12 +9,12 @@ void join(const Ctx& ctx, const ParamLayout& both, const Flat& grads) {
   const Span span(ctx, "join_tied_head");
   const std::span<const ParamSpec> own = both.specs(0), heads = both.specs(both.sections() - 1);
   for (size_t i = 0; i < own.size(); ++i) {
-    const Tensor to = flat(both.tensor(grads, own[i]));
-    const Tensor from = flat(both.tensor(grads, heads[i]));
+    const Tensor to = both.tensor(grads, own[i]);
+    const Tensor from = both.tensor(grads, heads[i]).view(to.shape);
     if (own[i].role == Role::Embedding)
       ctx.kernels->add(ctx, to, to, from);
     else if (own[i].role != Role::Position)
-      copy_elements(to, from, ctx.device);  // the last norm is the head's alone
+      ctx.kernels->cast(ctx, to, from);  // the last norm is the head's alone
   }
 }
 

@@ -12,8 +12,8 @@
 #include "common/hf/safetensors.h"
 #include "common/hf/weights.h"
 #include "common/json.h"
-#include "common/model/shards.h"
 #include "common/output_file.h"
+#include "common/save/shards.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -227,7 +227,9 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
     weights.emplace(generation->file(kWeightsFile), plan_weights(state.layout));
     optimizer.emplace(generation->file(kOptimizerFile), plan_optimizer(state));
   }
-  append_weights(ctx, state.comm, state.layout, state.params, first ? &*weights : nullptr);
+  const ParamLayout whole = state.layout.whole();
+  gather_sections(ctx, state.comm, state.layout, state.params,
+                  [&](int64_t s, Tensor section) { append_weights(*weights, whole, s, section); });
   append_optimizer(ctx, state, first ? &*optimizer : nullptr);
   if (!first) return "";
   SmallStates small(state, steps);

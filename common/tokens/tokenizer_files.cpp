@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "common/error.h"
-#include "common/hf/file_names.h"
 #include "common/input_file.h"
 #include "common/json.h"
 #include "common/output_file.h"
@@ -27,6 +26,7 @@ constexpr int64_t kMostBytes = int64_t{256} << 20;
 constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
 // Ranks of Llama 3, and the names that GPT-2 came with.
 constexpr const char* kModel = "tokenizer.model";
+constexpr const char* kModelConfig = "config.json";  // of the model beside it
 constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";
 // What else may say something of tokens.
 constexpr const char *kSpecialFile = "special_tokens_map.json", *kAddedFile = "added_tokens.json";
@@ -113,7 +113,7 @@ void find_end_of_text(Tokenizer& tokenizer, const fs::path& path, std::optional<
                       name, token);
     return tokenizer.end_texts_with(at->second.id);
   }
-  const json config = beside(path, kConfigFile);
+  const json config = beside(path, kModelConfig);
   if (config.is_object() && config.contains("eos_token_id") &&
       config.at("eos_token_id").is_number_integer())
     return tokenizer.end_texts_with(config.at("eos_token_id").get<int64_t>());
@@ -253,7 +253,7 @@ NamedPaths tokenizer_paths(const std::string& path) {
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken) {
   const fs::path in = directory;
   std::error_code ignored;
-  if (fs::exists(in / kConfigFile, ignored))
+  if (fs::exists(in / kModelConfig, ignored))
     throw UserError(
         "--out {}: holds a model, whose tokenizer is not replaced; legal is another directory",
         directory);

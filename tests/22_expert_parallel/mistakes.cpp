@@ -15,8 +15,8 @@
 #include "common/comm/run_ranks.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/shards.h"
 #include "common/random.h"
+#include "common/save/shards.h"
 #include "kernels/transfer.h"
 
 namespace ladder::test {

@@ -36,7 +36,8 @@ inline void write_safetensors(const std::string& path, std::vector<SafetensorsPl
 /// All weights in one file.
 inline void write_weights(const std::string& path, const SmallModel& model) {
   SafetensorsWriter writer(path, plan_weights(model.layout));
-  append_weights(Ctx{}, nullptr, model.layout, model.params, &writer);
+  for (int64_t s = 0; s < model.layout.sections(); ++s)
+    append_weights(writer, model.layout, s, model.layout.section_of(model.params, s));
   writer.finish();
 }
 

@@ -2,9 +2,10 @@
 """Who may know whom.
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
-descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. No
-circles, between files or between folders; a chapter's proof/ counts with the chapter. Headers of the project are included in quotes, by their
-path from the root.
+descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. The
+folders of common are rooms, on which save and run stand; files beside them are for all. No circles,
+between files or between folders; a chapter's proof/ counts with the chapter. Headers of the project
+are included in quotes, by their path from the root.
 
 Where CMake chooses between folders of headers, a bare name stands for one of each.
 """
@@ -12,6 +13,7 @@ Where CMake chooses between folders of headers, a bare name stands for one of ea
 import re
 import sys
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 from house import ROOT, code_files, tell
 
@@ -26,6 +28,11 @@ BELOW = {
     "bench": ["kernels", "common", "chapters", "bench"],
     "tests": ["kernels", "common", "chapters", "labs", "bench", "tests"],
 }
+# hf says how a file holds each parameter of a ParamLayout. The hash and the norm of model are sums
+# over ranks. data has the formats of token files and of lines of JSON.
+ROOMS = {"": [], "comm": [], "data": [], "hf": ["model"], "model": ["comm"], "tokens": ["data"]}
+ROOMS["save"] = [*ROOMS]
+ROOMS["run"] = [*ROOMS]
 CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -52,6 +59,9 @@ def fault_of_include(root, here, bracket, name):
         return f'"{name}" is no file, seen from the root'
     if top not in BELOW[here.parts[0]]:
         return f"{here.parts[0]} may not know {name}"
+    room, next_room = ("/".join(Path(path).parts[1:-1]) for path in (here, name))
+    if here.parts[0] == top == "common" and next_room not in ["", room, *ROOMS[room]]:
+        return f"{here.parent} may not know {name}; it knows {', '.join(ROOMS[room]) or 'no other room'}"
     mine, other, table = chapter_of(here), chapter_of(name), chapter_tree.read_table(root)
     if mine in table and other and other not in chapter_tree.ancestors(mine, table):
         return f"{mine} may not know {name}: it does not descend from {other}"

@@ -1,4 +1,4 @@
-#include "common/model/shards.h"
+#include "common/save/shards.h"
 
 #include <algorithm>
 #include <cstring>
