@@ -111,7 +111,8 @@ struct PendingSave {
       if (rank == 0)
         file.add(0, {.ptr = head.data(), .dtype = Dtype::U8, .shape = {std::ssize(head)}});
     }
-    if (rank < ranks_of(state.layout)) {  // a replica's numbers are another rank's, too
+    if (rank < ranks_of(state.layout)) {  // always true here; in chapter 30 there are replicas,
+                                          // which write nothing
       add_weights(files[0], state);
       add_states(files[1], state);
     }
@@ -223,6 +224,7 @@ class AsyncSave {
 
  private:
   void check_shared() const {
+    // control(): all ranks, in a group beside the run's own, whose bytes are not counted.
     if (!run_.control()) return;
     std::optional<Generation> probe;
     if (SaveDirectory* const home = run_.saver.directory()) probe.emplace(*home, 0);

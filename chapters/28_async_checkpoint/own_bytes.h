@@ -117,7 +117,7 @@ class SharedFile {
   std::string not_finite_;
 };
 
-/// Some neighbors of a row, and where the file has them.
+/// Neighboring numbers of a row, and where the file has them.
 struct Piece {
   HfRow to;
   int64_t k;  ///< which of the row's columns is the first
@@ -145,7 +145,8 @@ inline std::vector<Piece> pieces_of(const ParamSpec& spec, const float* part,
   return pieces;
 }
 
-/// Adds pieces of a matrix that begins at byte `begin` of the file and has `rows` columns there.
+/// Adds pieces of a matrix that the file has transposed, from its byte `begin` on. @param rows of
+/// our matrix, which are columns of the file's; @param K columns of ours
 inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
                            std::span<const Piece> pieces, int64_t K) {
   std::vector<float> range;
@@ -188,6 +189,8 @@ inline void add_weights(SharedFile& file, const TrainingState& state) {
 }
 
 /// Adds zeros between the parameters of a flat state that begins at byte `begin`: nobody has them.
+/// @param each how many parameters share one number of the state: 1, but 8-bit states have a scale
+/// for a block of parameters (chapter 32); @param bytes of one number
 inline void add_padding(SharedFile& file, int64_t begin, const ParamLayout& whole, int64_t each,
                         int64_t bytes) {
   std::vector<std::byte> zeros;
