@@ -45,6 +45,8 @@ class Mailbox {
   int neighbor(int step) const { return (group_->rank() + step + group_->size()) % group_->size(); }
 
   const Ctx& ctx_;
+  /// The same ranks again, so that messages of two mailboxes cannot be mixed up, and each counts
+  /// its own.
   std::unique_ptr<Comm> group_;
   int step_;
   std::array<Tensor, kMailbox> buffers_;

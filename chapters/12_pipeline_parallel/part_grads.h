@@ -18,8 +18,8 @@
 
 namespace ladder {
 
-/// Gradients of activations of one block, which its weight gradients read. In shapes s is the
-/// number of ranks that split each sequence: here 1, in chapter 13 perhaps more.
+/// Gradients of activations of one block, which its weight gradients read. In shapes s is no
+/// stage, but the number of ranks that split each sequence: here 1, in chapter 13 perhaps more.
 struct BlockGrads {
   Tensor mid;           ///< (B,T/s,C), of the stream between both branches
   Tensor read1, read2;  ///< (B,T/s,C), of the inputs of attn and mlp

@@ -39,8 +39,8 @@ struct InFlight {
 
   /// The first section of parameters that the chunk has: backward ends with it.
   int64_t first_section() const { return embed ? 0 : first_block + 1; }
-  /// What the chunk writes, and its gradient: (n,T/s,C), where s is the number of ranks that split
-  /// each sequence: here 1, in chapter 13 perhaps more.
+  /// What the chunk writes, and its gradient: (n,T/s,C). In shapes s is no stage, but the number of
+  /// ranks that split each sequence: here 1, in chapter 13 perhaps more.
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
@@ -165,7 +165,9 @@ class Stage {
   const StageLayout* plan_;
   Slots slots_;
   std::vector<Activations> acts_;  ///< [slot]
-  std::vector<PartGrads> grads_;   ///< as many as micro-batches wait, which follow each other
+  /// [micro % size]: as many as micro-batches that wait for W. Those have neighboring numbers, so
+  /// no two of them take the same.
+  std::vector<PartGrads> grads_;
   int64_t in_flight_ = 0, most_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // The gradient of a stage's parameters: one set of buffers, with a counter for each piece of them.
 //
-// The parts of a stage, and the head, reach micro-batch k at different times. If a stage has two
-// chunks, the later chunk has added gradients of several micro-batches before the earlier one
+// The model chunks of a stage, and the head, reach micro-batch k at different times. If a stage has
+// two chunks, the later chunk has added gradients of several micro-batches before the earlier one
 // begins. So each piece counts its own micro-steps, and joins its own elements of the buffers by
 // the tree of chapter 04:
 //
@@ -53,7 +53,7 @@ class StageGrads {
     TreeCounter tree_;
   };
 
-  /// @param stage its parts, and the head, are the pieces
+  /// @param stage its model chunks, and the head, are the pieces
   /// @param steps GA, the micro-steps of a step
   StageGrads(Arena& arena, const ParamLayout& layout, const StageLayout& stage,
              const AccumulateOptions& options, int64_t steps)

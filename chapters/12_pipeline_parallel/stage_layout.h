@@ -133,7 +133,7 @@ struct StageLayout {
     return most;
   }
 
-  /// Where the gradients of each part of the stage lie; the last range is that of the head.
+  /// Where the gradients of each model chunk of the stage lie; the last range is that of the head.
   std::vector<Range> pieces(const ParamLayout& params) const {
     std::vector<Range> all;
     for (int64_t chunk = 0; chunk < position.chunks; ++chunk) {
@@ -145,8 +145,8 @@ struct StageLayout {
     return all;
   }
 
-  /// Bytes that the stage sends in a step of `sequences`: the output of each part but the last, and
-  /// the gradient of the input of each part but the first.
+  /// Bytes that the stage sends in a step of `sequences`: the output of each model chunk but the
+  /// last, and the gradient of the input of each but the first.
   int64_t traffic(const ActivationPlan& acts, int64_t sequences) const {
     const int64_t outputs = position.chunks - (position.has_head() ? 1 : 0);
     const int64_t inputs = position.chunks - (position.has_embed() ? 1 : 0);
@@ -163,7 +163,8 @@ struct StageLayout {
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * position.chunks * recompute.extra_flops(part, sequences);
   }
-  /// Operations of the products of the stage's blocks, for one sequence. Scores and weighted sums
+  /// For plans of chapter 13, which have no measured times: operations of the products of the
+  /// stage's blocks, for one sequence. Scores and weighted sums
   /// of attention have no weights, so weight gradients take least. Per token and block of GPT-2
   /// they take 24 C^2. Forward takes 2 C (T + 1) more, and the gradients of inputs 5 C (T + 1)
   /// more. Recomputation counts with the gradients of inputs, and for zb-h1 once more with those of

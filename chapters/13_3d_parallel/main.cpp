@@ -83,7 +83,7 @@ struct Layout {
   /// stage.position says which blocks the stage has.
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.position};
   ParamLayout local = params.shard(at[Axis::Data]);
-  // Not at once: other micro-batches come between a part's forward and its backward.
+  // Not at once: other micro-batches come between a chunk's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
@@ -162,8 +162,9 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// Forward of block l of the part. It reads stream(l) of its activations. f is a micro-batch in
-/// flight, f_forward and g_forward are f and g of chapter 11. g sums what ranks write to summand().
+/// Forward of block l of the model chunk. It reads stream(l) of its activations. f is a micro-batch
+/// in flight, f_forward and g_forward are f and g of chapter 11. g sums what ranks write to
+/// summand().
 void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
@@ -180,8 +181,8 @@ void forward_block(Memory& m, const InFlight& f, int64_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// Writes the output of the part, and in the last part what the head reads. What backward needs
-/// stays in the slot of the micro-batch, or is computed again.
+/// Writes the output of the model chunk, and in the last one what the head reads. What backward
+/// needs stays in the slot of the micro-batch, or is computed again.
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) {
@@ -224,8 +225,9 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
                   m.w.blocks[f.first_block + l]);
 }
 
-/// Gradients of the input of block l of the part, and of all activations inside the block: d.read2
-/// and d.read1 are those of what mlp and attn have read, d.mid is that of the stream between them.
+/// Gradients of the input of block l of the model chunk, and of all activations inside the block:
+/// d.read2 and d.read1 are those of what mlp and attn have read, d.mid is that of the stream
+/// between them.
 void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
@@ -259,7 +261,7 @@ void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, int64_
   m.tp.norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
 }
 
-/// The gradients that `action` asks for, of all blocks of its part and of the embedding.
+/// The gradients that `action` asks for, of all blocks of its model chunk and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = wants_input(action.what), weight = wants_weight(action.what);
   StageGrads::Piece& grads = m.grads.part(action.chunk);
@@ -330,8 +332,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 }
 
 /// Forward of a batch, which is alone in the pipeline, through all stages. Returns the tensors of
-/// this stage's last part. f.embed says whether a part has the embedding; f.acts.embed is what its
-/// first block reads, from the embedding or from the stage before.
+/// this stage's last chunk. f.embed says whether a chunk has the embedding; f.acts.embed is what
+/// its first block reads, from the embedding or from the stage before.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);

@@ -111,8 +111,8 @@ struct PendingSave {
       if (rank == 0)
         file.add(0, {.ptr = head.data(), .dtype = Dtype::U8, .shape = {std::ssize(head)}});
     }
-    if (rank < ranks_of(state.layout)) {  // always true here; in chapter 30 there are replicas,
-                                          // which write nothing
+    // Always so, unless ranks are replicas (chapter 30): those write nothing.
+    if (rank < ranks_of(state.layout)) {
       add_weights(files[0], state);
       add_states(files[1], state);
     }
