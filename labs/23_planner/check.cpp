@@ -135,10 +135,8 @@ void run_data(Sheet& sheet) {
         if (dp == 1 && zero > 0) continue;
         Job job = make_job("gpt2-350m", "bf16", dp, 8 * dp);
         job.gradients = sheet.pick("gradients", {Gradients::Fp32, Gradients::Narrow});
-        const PlanLayout l{.dp = dp,
-                           .zero = zero,
-                           .replicas = zero == 3 && dp == 64 ? 8 : 1,
-                           .micro_batch = micro};
+        PlanLayout l{.dp = dp, .zero = zero, .micro_batch = micro};
+        if (zero == 3 && dp == 64) l.replicas = 8;
         sheet.text("data/seconds: " + l.text(), sheet.returned(l.text(), [&] {
           const Device device = make_device(40);
           SizeTable sizes;
