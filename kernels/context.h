@@ -32,7 +32,7 @@ constexpr int32_t kPadding = -1;
 /// for weight gradients multiply it, too: kernels must write finite numbers there. (In the comments
 /// below a turn is a place for a document, which may be empty.)
 struct DocumentBorders {
-  /// (D,2) I32: document d is tokens [begin, end) of all B T, which are rows of a matrix. Documents
+  /// (D,2) I32, the borders: document d is rows [begin, end) of matrices of B T tokens. Documents
   /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.
   Tensor rows;
   /// (B,T) I32: the place of each token in its document, from 0 on; kPadding for padding.

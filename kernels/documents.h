@@ -83,7 +83,8 @@ struct DocumentRows {
         .slice(rows.begin, rows.size())
         .view({1, rows.size(), x.dim(-1)});
   }
-  /// (1,NH,L): NH L numbers from number NH begin on, in the memory of x (B,NH,T)
+  /// (1,NH,L) in the memory of x (B,NH,T). It is a place of the document's own, not where a row's
+  /// statistics would lie: from number NH begin of x on. Forward and backward agree on it.
   Tensor statistics(const Tensor& x) const {
     const int64_t NH = x.dim(1);
     return x.view({x.size()}).slice(NH * rows.begin, NH * rows.size()).view({1, NH, rows.size()});

@@ -10,8 +10,9 @@
 // This takes floor(log2(GA + 1)) buffers. `--accumulate running` adds everything into one buffer,
 // as most programs do. It takes less memory, but the sum then depends on how the batch is cut.
 //
-// Until chapter 07 read only AccumulateOptions, TreeCounter, and of GradTree what the box above it
-// shows. join(), close() and sum() are for chapters that send gradients during backward.
+// Until chapter 07 read only AccumulateOptions, TreeCounter, and of GradTree begin(), view(),
+// into(), end() and finish(). Its join(), close() and sum() are for chapters that send gradients
+// during backward.
 #pragma once
 
 #include <algorithm>
@@ -100,10 +101,10 @@ class TreeCounter {
   void end(int64_t k, int64_t n) { top_ -= joins_after(k, n); }
 
  private:
-  /// How many levels are full when k + 1 parts are done. As in a binary counter, each trailing zero
-  /// of k + 1 is a full level. The lowest level needs no join, because an odd part is added into
-  /// its buffer. For k = 0, 1, 2, ... 7 these are 0 0 0 1 0 0 0 2; after the last part, all that
-  /// are left.
+  /// How many pairs of buffers are joined when k + 1 parts are done. As in a binary counter, each
+  /// trailing zero of k + 1 is a full level. The lowest needs no join, because an odd part is added
+  /// into its buffer: so it is one less than the zeros, and at least 0. For k = 0, 1, 2, ... 7
+  /// these are 0 0 0 1 0 0 0 2; after the last part, all that are left.
   size_t joins_after(int64_t k, int64_t n) const {
     if (running_) return 0;
     if (k + 1 == n) return top_;

@@ -34,9 +34,9 @@ namespace ladder {
 ///     fp32     F32, whole      the same buffer; after an update only this rank's chunks are new
 ///     bf16     BF16, whole     F32, a Shard: this rank's chunks and no others
 struct ShardedWeights {
-  Tensor compute;  ///< PrecisionOptions::dtype() (layout.size())
-  Flat master;     ///< F32
-  bool round_master;
+  Tensor compute;     ///< PrecisionOptions::dtype() (layout.size())
+  Flat master;        ///< F32
+  bool round_master;  ///< --master-bits 16 (chapter 05): the master keeps only the bits of compute
 
   ShardedWeights(Arena& arena, const ParamLayout& layout, const ParamLayout& shard,
                  const PrecisionOptions& options)
@@ -86,7 +86,8 @@ class Zero1 {
   }
 
   /// Returns when this rank's chunks of `grads` are sums over ranks. The other chunks then hold
-  /// parts of sums, which nobody may read.
+  /// parts of sums, which nobody may use. (GradTree::finish adds the two gradients of a tied head
+  /// over the whole buffer. Chunk r of both belongs to rank r, so its own chunks are right.)
   void wait(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);

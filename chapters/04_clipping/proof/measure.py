@@ -34,7 +34,7 @@ def accumulation():
     return (f"`{flags}`, cut in all legal ways:\n\n{table(head, rows)}\n\n"
             f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. The "
             "fastest of the odd rounds differs from that of the even ones by up to "
-            f"{noise:.0%}.")
+            f"{noise:.0%}, so smaller differences say nothing.")
 
 
 def clipping():

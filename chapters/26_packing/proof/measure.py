@@ -93,14 +93,16 @@ def times():
     rows.append(["100 each, rows of 1,000", "rows of 100", "500", "100.0%",
                  *rates("--seq-len 100 --batch 10 --steps 50",
                         f"--seq-len 1000 --batch 1 --steps 50 {DOCUMENTS} --pack-window 500", write([101] * 500))])
-    return table(["lengths", "compared with", "`--pack-window`", "trained", "whole rows", "packed", "ratio", "range"], rows)
+    return table(["lengths", "compared with", "`--pack-window`", "trained, share", "whole rows, positions/s",
+                  "packed, trained positions/s", "ratio", "range"], rows)
 
 
 def measure():
     return "\n\n".join([
         f"Rows of {T} tokens, `--row-documents {M}`, one whole window of `--pack-window {WINDOW}`. *Trained* and *padded* "
         "are shares of all positions of the rows. *Cut* is the share of trained positions that do not see the beginning "
-        "of their document. *Pairs* is the share of the pairs of attention that whole rows have.",
+        "of their document. *Pairs* says how many pairs of a query and a key attention computes, as a share of those of "
+        "the same rows if each were one sequence of 1,024.",
         plans(),
         f"`{TIMED}`: trained positions a second, in whole rows of text and in one whole window of documents with as many "
         f"targets. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
