@@ -132,8 +132,8 @@ class Ddp {
       }
       return all;
     }
-    // Sections 5, 4, 3 of 3, 9 and 2 MiB with a limit of 8: {5, 4} and then {3}. A bucket takes
-    // sections until it has reached the limit, so it may be far above, and cuts none.
+    // With --bucket-mb 8, section 5 of 3 MiB, 4 of 9 and 3 of 2 make the buckets {5, 4} and {3}. A
+    // bucket takes sections until it has reached the limit, so it may be far above, and cuts none.
     const double least = options.bucket_mb * (1 << 20) / 4;
     for (int64_t s = layout.sections(); s-- > 0;) {
       const bool open = !all.empty() && static_cast<double>(all.back().size()) < least;
@@ -175,8 +175,8 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 }
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. Of a step that skipped its update nothing is predicted: it does not send weights, which
-/// chapters from 08 on do.
+/// none. Of a step that skipped its update nothing is predicted: in chapters 08 and 09 it sends no
+/// weights. (In 07 and 10 it sends as much as any other.)
 inline void report_traffic(Log& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();

@@ -129,6 +129,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of rank 0, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   int64_t step = 0;
+  // A checkpoint also has the step and the optimizer's states, which every rank needs.
   if (m.comm.rank() == 0 || !o.run.load.empty())
     step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.comm.broadcast(m.weights.master, 0);
@@ -255,7 +256,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.ddp.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
+  m.comm.all_gather(m.losses, own_losses);  // by index: mean_loss() sums them as one rank does
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

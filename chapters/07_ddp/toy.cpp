@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <vector>
 
-constexpr int B = 4, D = 4;  // sequences; weights, all with the same gradient of a sequence
+constexpr int B = 4,
+              D = 4;  // sequences; weights, to all of which a sequence gives the same gradient
 constexpr float gradient[B] = {1e8F, 1, -1e8F, 1};  // near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8
 
 using Ranks = std::vector<std::vector<float>>;  // a buffer of D numbers for each rank

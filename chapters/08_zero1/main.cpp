@@ -259,7 +259,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.zero1.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  m.comm.all_gather(m.losses, own_losses);  // in order; a sum over ranks would add them in another
+  m.comm.all_gather(m.losses, own_losses);  // by index: mean_loss() sums them as one rank does
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.
   for (const Tensor& chunk : layout.local.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);

@@ -103,7 +103,9 @@ struct ShardWeights {
   void refresh(const Ctx& ctx) const { flat.refresh(ctx); }
 };
 
-/// The weights as a model. Only a few sections are gathered at a time.
+/// The weights as a model. Only a few sections are gathered at a time. view() is good
+/// for the section of the last unshard(): an older one may point into a room that another section
+/// has by now.
 class GatheredParams {
  public:
   /// @param own this rank's weights, in the dtype that forward reads
@@ -165,7 +167,7 @@ class GatheredParams {
     const auto [room, there] = rooms_.use(s);
     if (there) return room;
     State& state = states_[room];
-    state.gathered.wait();  // of a section that was gathered ahead and then not used
+    state.gathered.wait();  // done already, unless a section was gathered ahead and not used
     state.in_view = false;
     const Tensor whole = section(room, s), own = shard_->section_of(own_, s);
     state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Reducer& reducer) {

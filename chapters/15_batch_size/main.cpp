@@ -138,6 +138,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of rank 0, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   int64_t step = 0;
+  // A checkpoint also has the step and the optimizer's states, which every rank needs.
   if (m.comm.rank() == 0 || !o.run.load.empty())
     step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.comm.broadcast(m.weights.master, 0);

@@ -56,7 +56,7 @@ struct LocalTokens {
     if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
     return {who, 2 * cp - 1 - who};
   }
-  /// The tokens of run i. (leaf() here only cuts into equal parts.)
+  /// The tokens of run i. (leaf(i, n, K) is part i of n of a range; no sum is meant here.)
   Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
   /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them,
   /// the early run first. With 8 tokens on 2 ranks, rank 1 has tokens [2,4) and [4,6) in rows [0,2)

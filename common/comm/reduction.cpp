@@ -28,7 +28,8 @@ Tensor piece_of(const Tensor& data, int64_t i) {
 }
 
 /// The n-th part of a flat tensor that the low bits of `rank` choose. Bit 0 chooses a half, bit 1 a
-/// half of that half, and so on. (leaf() here only cuts into equal parts.)
+/// half of that half, and so on. (leaf(i, n, K) is part i of n of a
+/// range; no sum is meant here.)
 Tensor part_of(Tensor part, int rank, int n) {
   for (int d = 1; d < n; d *= 2) {
     const Range half = leaf(rank & d ? 1 : 0, 2, part.size());
@@ -262,10 +263,11 @@ void Reducer::exchange_and_add(Tensor out, int to, Tensor into, int from) {
   Pending under_way = start(0);
   for (int64_t i = 0; i * kPiece < most; ++i) {
     under_way.wait();
-    under_way = start(i + 1);
+    under_way = start(i + 1);  // past the end both pieces are empty
     const Tensor other = arrived(i);
     if (other.size() == 0) continue;
     const Tensor mine = piece_of(into, i);
+    // The lower rank's number comes first, as in the tree; two numbers have one sum in any order.
     const bool mine_first = comm_.rank() < from;
     ctx_.kernels->add(ctx_, mine, mine_first ? mine : other, mine_first ? other : mine);
   }

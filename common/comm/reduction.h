@@ -77,7 +77,7 @@ class Reducer {
 
  private:
   // The parts of each algorithm. The first part of an all-reduce leaves the sum of chunk r on rank
-  // r, or all sums on rank 0.
+  // r (ring), or all sums on rank 0 (tree, naive). Halving has an all-reduce of its own: see above.
   void halving_all_reduce(Tensor data);
   void halving_reduce_scatter(Tensor data, const Chunks& chunks);
   void halving_all_gather(Tensor data, const Chunks& chunks);

@@ -1,5 +1,5 @@
-// CommStream: what a rank communicates beside its other messages, in a thread of its own if wanted:
-// then it communicates while it computes.
+// CommStream: jobs that communicate, in a group of their own. With a thread they run while the rank
+// computes.
 #pragma once
 
 #include <functional>
