@@ -3,10 +3,10 @@
 // The gradient of a whole section exists only for a short time: from the backward pass of its block
 // until its chunks have gone to their ranks:
 //
-//   block l      backward -> room A -> reduce-scatter -> this rank's chunk, added to its sum
-//   block l - 1            backward -> room B -> ...
+//   block l      backward -> buffer A -> reduce-scatter -> this rank's chunk, added to its sum
+//   block l - 1            backward -> buffer B -> ...
 //
-// With one room, the next block waits for the reduce-scatter of this one. With two rooms they
+// With one buffer, the next block waits for the reduce-scatter of this one. With two buffers they
 // overlap. Full gradients never exist, so there is no buffer to accumulate them in. Every
 // micro-step has its own reduce-scatter, and GA micro-steps send GA times the bytes. That is the
 // price of stage 2.
@@ -92,13 +92,14 @@ class ShardedGrads {
         shard_(shard.grads()),
         params_(shard),
         sum_{.shard = &shard_, .tree = TreeCounter(options.running())},
-        rooms_(comm_stream.has_thread() ? 2 : 1) {
+        buffers_(comm_stream.has_thread() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.emplace_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
                                             fmt::format("grads{}", i), Dtype::F32,
                                             {shard_.size()}));
-    for (Room& room : rooms_)
-      room.buffer = arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
+    for (SectionBuffer& section : buffers_)
+      section.buffer =
+          arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
   }
 
   ShardedGrads(const ShardedGrads&) = delete;
@@ -117,11 +118,12 @@ class ShardedGrads {
   /// Begins micro-step k of GA.
   void begin(int64_t k, int64_t GA) { sum_.begin(k, GA); }
 
-  /// Makes room in view() for the gradients of section s. If a sum still uses that room, it waits.
+  /// Makes room in view() for the gradients of section s. If a sum still uses that buffer, it
+  /// waits.
   void begin_section(const Ctx& ctx, int64_t s) {
-    turn_ = (turn_ + 1) % rooms_.size();
-    wait(ctx, rooms_[turn_]);
-    section_ = rooms_[turn_].buffer.first(layout_.section(s).size());
+    turn_ = (turn_ + 1) % buffers_.size();
+    wait(ctx, buffers_[turn_]);
+    section_ = buffers_[turn_].buffer.first(layout_.section(s).size());
     layout_.put(view_, s, section_);
   }
   const GptTensors& view() const { return view_; }
@@ -132,7 +134,7 @@ class ShardedGrads {
   void end_section(int64_t s) {
     // The job has a copy of the sum's state, of k and of the buffer that it adds to: when it runs,
     // this rank may be a micro-step ahead.
-    rooms_[turn_].reduced =
+    buffers_[turn_].reduced =
         stream_of(s).run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
           const Chunks chunks = chunks_of(section, reducer);
           {
@@ -149,7 +151,7 @@ class ShardedGrads {
   /// After the last micro-step: waits until this rank's chunks are sums over ranks and micro-steps.
   /// F32 (shard.grads().size())
   Shard sum(const Ctx& ctx) {
-    for (Room& room : rooms_) wait(ctx, room);
+    for (SectionBuffer& section : buffers_) wait(ctx, section);
     return sum_.buffers[0];
   }
   /// The gradient, once sum() is that of the whole batch. F32 (shard.size()). It joins the two sums
@@ -162,22 +164,22 @@ class ShardedGrads {
   virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:
-  struct Room {
+  struct SectionBuffer {
     Tensor buffer = {};    ///< F32 (largest section)
     Pending reduced = {};  ///< the sum over ranks of what is in it
   };
-  static void wait(const Ctx& ctx, Room& room) {
+  static void wait(const Ctx& ctx, SectionBuffer& section) {
     const Span span(ctx, "wait_for_gradients");
-    room.reduced.wait();
+    section.reduced.wait();
   }
 
   CommStream& comm_stream_;
   ParamLayout layout_, shard_;  ///< of gradients
   ParamLayout params_;          ///< this rank's
   ChunkSum sum_;
-  std::vector<Room> rooms_;
-  size_t turn_ = 0;  ///< the room in use
-  Tensor section_;   ///< lies in that room
+  std::vector<SectionBuffer> buffers_;
+  size_t turn_ = 0;  ///< the buffer in use
+  Tensor section_;   ///< lies in that buffer
   GptTensors view_;
 };
 

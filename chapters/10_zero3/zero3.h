@@ -1,20 +1,21 @@
 // ZeRO stage 3, also known as fully sharded data parallelism: every rank has the weights of its
 // chunks, and no others (arXiv 1910.02054; Zhao et al., "PyTorch FSDP", arXiv 2304.11277).
 //
-// Forward and backward of a section need the whole section. So its chunks are gathered into a room
-// before, and a later section uses the same room again. With a second room, the next section is on
-// its way while this one computes:
+// Forward and backward of a section need the whole section. So its chunks are gathered into a
+// buffer before, and a later section uses the same buffer again. With a second buffer, the next
+// section is on its way while this one computes:
 //
 //   gathers    embed | block 0 | block 1 | block 2 | ...          block L-2   | block L-3   | ...
 //   forward            embed   | block 0 | block 1 | ... backward block L-1   | block L-2   | ...
 //
-// No section has a room of its own. A new section takes the room that was used longest ago (LRU).
-// So block L - 1 is still there when backward begins with it, and gathers block L - 2 meanwhile.
+// No section has a buffer of its own. A new section takes the buffer that was used longest ago
+// (LRU). So block L - 1 is still there when backward begins with it, and gathers block L - 2
+// meanwhile.
 //
 // A micro-step gathers about 2 P and reduces P. GA micro-steps send 3 GA P, where stage 1 sends 2 P
-// and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a room of its own,
-// and is gathered once per step. Traffic and memory are then those of stage 2, except that a rank
-// has its own chunks twice. (FSDP's switch of that name keeps weights only from forward to
+// and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a buffer of its
+// own, and is gathered once per step. Traffic and memory are then those of stage 2, except that a
+// rank has its own chunks twice. (FSDP's switch of that name keeps weights only from forward to
 // backward, and gathers once per micro-step.)
 #pragma once
 
@@ -49,30 +50,30 @@ struct Zero3Options {
   }
 
   /// How many sections can be gathered at the same time.
-  int64_t rooms(const ParamLayout& layout) const {
+  int64_t buffers(const ParamLayout& layout) const {
     return reshard == 1 ? 1 + prefetch : layout.sections();
   }
-  /// How many elements all rooms have together.
-  int64_t room_elements(const ParamLayout& layout) const {
-    return reshard == 1 ? rooms(layout) * layout.largest_section() : layout.size();
+  /// How many elements all buffers have together.
+  int64_t buffer_elements(const ParamLayout& layout) const {
+    return reshard == 1 ? buffers(layout) * layout.largest_section() : layout.size();
   }
 };
 
-/// Which section each room holds.
-class Rooms {
+/// Which section each buffer holds.
+class SectionCache {
  public:
-  explicit Rooms(int64_t count) : held_(static_cast<size_t>(count)) {}
+  explicit SectionCache(int64_t count) : held_(static_cast<size_t>(count)) {}
 
   void clear() { held_.assign(held_.size(), {}); }
 
   struct Found {
-    size_t room;
-    bool there;  ///< false: the section in this room must make place
+    size_t buffer;
+    bool there;  ///< false: the section in this buffer must make place
   };
-  /// The room of section s. From now on it is the room that was used last.
-  Found use(int64_t s) {
+  /// The buffer of section s. From now on it is the buffer that was used last.
+  Found find_or_evict(int64_t s) {
     const Found found = find(s);
-    held_[found.room] = {s, ++clock_};
+    held_[found.buffer] = {s, ++clock_};
     return found;
   }
 
@@ -104,7 +105,7 @@ struct ShardWeights {
 };
 
 /// The weights as a model. Only a few sections are gathered at a time. view() is good
-/// for the section of the last unshard(): an older one may point into a room that another section
+/// for the section of the last unshard(): an older one may point into a buffer that another section
 /// has by now.
 class GatheredParams {
  public:
@@ -116,14 +117,14 @@ class GatheredParams {
         shard_(&shard),
         own_(own),
         prefetch_(options.prefetch == 1 && comm_stream.has_thread()),
-        rooms_(options.rooms(layout)),
-        states_(static_cast<size_t>(options.rooms(layout))) {
-    for (size_t i = 0; i < states_.size(); ++i) {
-      // Empty rooms are taken in order (of equally old ones find() takes the first), and forward
-      // uses sections in order: section i gets room i.
+        cache_(options.buffers(layout)),
+        buffers_(static_cast<size_t>(options.buffers(layout))) {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      // Empty buffers are taken in order (of equally old ones find() takes the first), and forward
+      // uses sections in order: section i gets buffer i.
       const int64_t n = options.reshard == 1 ? layout.largest_section()
                                              : layout.section(static_cast<int64_t>(i)).size();
-      states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.tensor.dtype, {n});
+      buffers_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.tensor.dtype, {n});
     }
     view_.blocks.resize(static_cast<size_t>(layout.sections()) - 2);
   }
@@ -132,14 +133,14 @@ class GatheredParams {
   /// (Section 0, the embedding, is never `next`, because only a new micro-step begins with it.)
   void unshard(const Ctx& ctx, int64_t s, int64_t next = 0) {
     s = layout_->home_of(s);
-    const size_t room = gather(s);
-    if (State& state = states_[room]; !state.in_view) {
+    const size_t buffer = gather(s);
+    if (SectionBuffer& state = buffers_[buffer]; !state.in_view) {
       {
         const Span span(ctx, "wait_for_params");
         state.gathered.wait();
       }
       state.in_view = true;
-      layout_->put(view_, s, section(room, s));
+      layout_->put(view_, s, section(buffer, s));
     }
     if (prefetch_ && next > 0) gather(layout_->home_of(next));
   }
@@ -147,44 +148,44 @@ class GatheredParams {
 
   /// The weights are new, so what was gathered is not used again.
   void reshard() {
-    for (State& state : states_) state.gathered.wait();
-    rooms_.clear();
+    for (SectionBuffer& state : buffers_) state.gathered.wait();
+    cache_.clear();
   }
 
  private:
-  struct State {
+  struct SectionBuffer {
     Tensor buffer = {};
     Pending gathered = {};
     bool in_view = false;
   };
 
-  Tensor section(size_t room, int64_t s) const {
-    return states_[room].buffer.first(layout_->section(s).size());
+  Tensor section(size_t buffer, int64_t s) const {
+    return buffers_[buffer].buffer.first(layout_->section(s).size());
   }
 
-  /// The room where section s is, or will be once it is gathered.
+  /// The buffer where section s is, or will be once it is gathered.
   size_t gather(int64_t s) {
-    const auto [room, there] = rooms_.use(s);
-    if (there) return room;
-    State& state = states_[room];
+    const auto [buffer, there] = cache_.find_or_evict(s);
+    if (there) return buffer;
+    SectionBuffer& state = buffers_[buffer];
     state.gathered.wait();  // done already, unless a section was gathered ahead and not used
     state.in_view = false;
-    const Tensor whole = section(room, s), own = shard_->section_of(own_, s);
+    const Tensor whole = section(buffer, s), own = shard_->section_of(own_, s);
     state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
       const Span span(ctx, "all_gather");
       const Chunks chunks = chunks_of(whole, reducer);
       ctx.kernels->cast(ctx, chunks.of(whole, reducer.comm().rank()), own);  // a copy
       reducer.all_gather(whole, chunks);
     });
-    return room;
+    return buffer;
   }
 
   CommStream& comm_stream_;
   const ParamLayout *layout_, *shard_;
   Shard own_;
   bool prefetch_;
-  Rooms rooms_;
-  std::vector<State> states_;
+  SectionCache cache_;
+  std::vector<SectionBuffer> buffers_;
   GptTensors view_;
 };
 
@@ -208,18 +209,19 @@ inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recom
 }
 
 /// Bytes that one rank sends in a step of GA micro-steps. Each micro-step has a reduce-scatter of
-/// F32 gradients, and an all-gather of every section that is used while it is in no room. It holds
-/// for reductions in which all ranks send equally many bytes.
+/// F32 gradients, and an all-gather of every section that is used while it is in no buffer. It
+/// holds for reductions in which all ranks send equally many bytes.
 inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const DdpOptions& ddp,
                                             const PrecisionOptions& precision,
                                             const Recompute& recompute, const Zero3Options& options,
                                             int64_t GA) {
   if (!ddp.sends_equally()) return std::nullopt;
-  Rooms rooms(options.rooms(layout));
+  SectionCache cache(options.buffers(layout));
   int64_t gathered = 0;
   for (int64_t k = 0; k < GA; ++k)
     for (const int64_t s : sections_used(layout.sections() - 2, recompute))
-      if (!rooms.use(layout.home_of(s)).there) gathered += layout.section(layout.home_of(s)).size();
+      if (!cache.find_or_evict(layout.home_of(s)).there)
+        gathered += layout.section(layout.home_of(s)).size();
   const int64_t bytes = 4 * GA * layout.grads().size() + size_of(precision.dtype()) * gathered;
   return bytes / layout.shards() * (layout.shards() - 1);
 }

@@ -36,7 +36,7 @@ inline constexpr std::array kExplanations = {
                 "micro-batches in flight x what a block keeps of a token x tokens, logits on the "
                 "last stage",
                 "common/model/activations.h, activation_bytes(); chapters 06, 11 and 12"},
-    Explanation{"Workspace", "gradients of the activations of one block; rooms of ZeRO 2 and 3",
+    Explanation{"Workspace", "gradients of the activations of one block; buffers of ZeRO 2 and 3",
                 "common/model/activations.h, act_grad_bytes(); chapters 09 and 10"},
     Explanation{"Comm", "what arrives from other ranks while one computes",
                 "chapters/23_planner/usual_memory.h, buffer_bytes()"},

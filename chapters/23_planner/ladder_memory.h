@@ -122,7 +122,7 @@ class LadderMemory {
       GradTree::add_bytes(bytes, params, accumulate_, GA_);
     if (l_.zero >= 3)
       bytes[Mem::Workspace] +=
-          size_of(job_.precision.dtype()) * Zero3Options{}.room_elements(params);
+          size_of(job_.precision.dtype()) * Zero3Options{}.buffer_elements(params);
     const int64_t message =
         l_.zero == 0 ? Ddp::largest_message(params, ddp_) : params.largest_section();
     bytes[Mem::Comm] = CommStream::bytes(ranks, message) +

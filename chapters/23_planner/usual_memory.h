@@ -95,13 +95,13 @@ class SizeTable {
     sizes.gather = traffic(1) - sizes.reduce;
     return sizes;
   }
-  /// How many gathers a micro-batch makes: one whenever a section that is used is in no room
+  /// How many gathers a micro-batch makes: one whenever a section that is used is in no buffer
   /// (chapter 10).
   static int64_t gathers(const ParamLayout& params, const Recompute& recompute) {
-    Rooms rooms(Zero3Options{}.rooms(params));
+    SectionCache cache(Zero3Options{}.buffers(params));
     int64_t count = 0;
     for (const int64_t s : sections_used(params.sections() - 2, recompute))
-      count += rooms.use(params.home_of(s)).there ? 0 : 1;
+      count += cache.find_or_evict(params.home_of(s)).there ? 0 : 1;
     return count;
   }
   const ParamLayout& params_of(const Job& job, const PlanLayout& l, int64_t stage) {
@@ -151,7 +151,7 @@ inline int64_t buffer_bytes(const Job& job, const PlanLayout& l, const Activatio
   return numbers * size_of(acts.dtype);
 }
 
-/// Of a rank of a stage, by category: what ZeRO shares, with its rooms for whole sections. No
+/// Of a rank of a stage, by category: what ZeRO shares, with its buffers for whole sections. No
 /// policy of recomputation changes it.
 inline MemoryBytes state_bytes(const Job& job, const PlanLayout& l, const StageSizes& n) {
   const int64_t weight = size_of(job.precision.dtype()), gradient = job.gradient_bytes();
@@ -160,7 +160,7 @@ inline MemoryBytes state_bytes(const Job& job, const PlanLayout& l, const StageS
   bytes[Mem::Master] = (job.precision.narrow() ? 4 : 0) * (l.zero >= 1 ? n.own : n.all);
   bytes[Mem::Grad] = gradient * (l.zero >= 2 ? n.own : n.all);
   bytes[Mem::Optim] = 8 * (l.zero >= 1 ? n.own : n.all);
-  // Two rooms for whole sections: one in use, one on its way.
+  // Two buffers for whole sections: one in use, one on its way.
   if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
   if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;
   return bytes;

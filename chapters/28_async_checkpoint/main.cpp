@@ -124,7 +124,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
-  bytes[Mem::Workspace] += size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
+  bytes[Mem::Workspace] += size_of(o.precision.dtype()) * o.zero3.buffer_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(o.run.ranks));

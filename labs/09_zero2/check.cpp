@@ -33,13 +33,13 @@ struct Case {
 /// What one rank has found.
 struct Found {
   std::vector<Row> sums;          ///< of each step
-  std::binary_semaphore next{0};  ///< the next section has a room
+  std::binary_semaphore next{0};  ///< the next section has a buffer
   bool late = false;              ///< it got one only when the one before had been reduced
   int64_t sent = 0, memory = 0;
 };
 
-/// The gradients of section s, from its first parameter on, in the room that they have.
-Tensor room_of(const GptTensors& view, const ParamLayout& params, int64_t s) {
+/// The gradients of section s, from its first parameter on, in the buffer that they have.
+Tensor buffer_of(const GptTensors& view, const ParamLayout& params, int64_t s) {
   const Tensor first = s == 0 ? view.embed.wte
                        : s + 1 == params.sections()
                            ? view.norm.w
@@ -60,13 +60,13 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
     for (int64_t s = last; s >= 0; --s) {
       grads.begin_section(ctx, s);
       if (holds && s == last - 1) found.next.release();
-      const Tensor room = room_of(grads.view(), params, s);
-      sheet.draw(room, "gradients",
+      const Tensor buffer = buffer_of(grads.view(), params, s);
+      sheet.draw(buffer, "gradients",
                  1000 * step + static_cast<uint64_t>(100 * k + 10 * s + int64_t{100000} * rank));
       if (stream.has_thread() && step == 1)
         static_cast<void>(
             stream.run([](const Ctx&, Reducer&) { std::this_thread::sleep_for(kSlow); }));
-      // This job holds up all later reductions until the next section has a room.
+      // This job holds up all later reductions until the next section has a buffer.
       holds = stream.has_thread() && step == 0 && k + 1 == c.GA;
       if (holds && s == last)
         held = stream.run(
@@ -155,7 +155,7 @@ void cases(Sheet& sheet) {
   sheet.run("overlapped", [&] {
     sheet.text("waits/the next section", !waits.seen  ? "not seen"
                                          : waits.late ? "waits for the section before it"
-                                                      : "has a room at once");
+                                                      : "has a buffer at once");
   });
   sheet.run("by formula", [&] { run_formula(sheet, all); });
 }

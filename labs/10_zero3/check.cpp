@@ -105,7 +105,7 @@ std::vector<Found> run_ranks_of(Sheet& sheet, const Case& c, Look look) {
 std::vector<Found> run_case(Sheet& sheet, const Case& c) {
   const std::vector<Found> found = run_ranks_of(sheet, c, Look::AtOnce);
   const ParamLayout params(c.gpt, c.ranks);
-  // Without the idea there is a room for each section, and a gather for each use.
+  // Without the idea there is a buffer for each section, and a gather for each use.
   int64_t each_use = 0;
   for (const int64_t s : c.used()) each_use += params.section(params.home_of(s)).size();
   sheet.without_idea("kept", 4 * c.ranks * params.size());

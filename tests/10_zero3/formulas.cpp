@@ -75,7 +75,7 @@ TEST_F(Zero2Bytes, EveryMicroStepSendsItsGradients) {
             << N << " " << GA << " " << precision;
 }
 
-// Besides what 09 has: rooms for gathered sections, two or one, or all of them.
+// Besides what 09 has: buffers for gathered sections, two or one, or all of them.
 TEST_F(Zero3Bytes, RoomsForAFewSections) {
   plan_only();
   const int64_t N = 4;
@@ -100,7 +100,7 @@ TEST_F(Zero3Bytes, AboutThreePTravelEachMicroStep) {
       const int64_t gathered = GA * (P + (L - 1) * block(N)) - (GA - 1) * block(N);
       EXPECT_EQ(traffic("10_zero3", N, flags), (4 * GA * P + bytes * gathered) / N * others)
           << N << flags;
-      // With one room, backward gathers the last block, too, and nothing is left for the next.
+      // With one buffer, backward gathers the last block, too, and nothing is left for the next.
       EXPECT_EQ(traffic("10_zero3", N, flags + " --prefetch 0"),
                 (4 * GA * P + bytes * GA * (P + L * block(N))) / N * others)
           << N << flags;

@@ -119,8 +119,8 @@ TEST(StepTime, TrafficIsThatOfChapters07To10) {
   }
 }
 
-// Of a segment that is computed again just before its backward two blocks are in rooms still. What
-// one policy gathers does not depend on which was asked for before.
+// Of a segment that is computed again just before its backward two blocks are in buffers still.
+// What one policy gathers does not depend on which was asked for before.
 TEST(StepTime, LongerSegmentsAreGatheredAgain) {
   const Job of = job("gpt3-6.7b");
   SizeTable sizes;
@@ -136,7 +136,7 @@ TEST(StepTime, LongerSegmentsAreGatheredAgain) {
 
 // Chapter 10 gathers the embedding, L blocks and the head for forward. For backward it gathers L -
 // 1 blocks again, each by messages of its own, which take latency once more. The last block is in a
-// room still.
+// buffer still.
 TEST(StepTime, WhatIsGatheredAgainWaitsForLatency) {
   const Job of = job("gpt3-6.7b");
   const PlanLayout layout{.dp = 64, .zero = 3};
