@@ -83,25 +83,26 @@ class Bench {
     if (comm_.size() == 1 || n == 0 || (halves && n % comm_.size() != 0)) return;
     Arena arena;
     const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {n});
-    std::unique_ptr<Reducer> reducer;
+    std::unique_ptr<Collectives> collectives;
     const std::function<void()> call = reduction == kMpi
                                            ? mpi_own(operation, data)
-                                           : ours(operation, reduction, data, arena, reducer);
+                                           : ours(operation, reduction, data, arena, collectives);
     if (call) print(operation, reduction, bytes, time(call));
   }
 
  private:
   /// Null if so many ranks cannot reduce so.
   std::function<void()> ours(Operation operation, std::string_view name, Tensor data, Arena& arena,
-                             std::unique_ptr<Reducer>& reducer) {
+                             std::unique_ptr<Collectives>& collectives) {
     const Reduction reduction = *named<Reduction>(name);
     try {
       check_reduction(reduction, comm_.size());
     } catch (const UserError&) {
       return nullptr;
     }
-    reducer = std::make_unique<Reducer>(comm_, ctx_, reduction, arena, Dtype::F32, data.size());
-    Reducer* it = reducer.get();
+    collectives =
+        std::make_unique<Collectives>(comm_, ctx_, reduction, arena, Dtype::F32, data.size());
+    Collectives* it = collectives.get();
     const Chunks chunks{data.size(), comm_.size()};
     switch (operation) {
       case Operation::AllReduce: return [=] { it->all_reduce(data); };

@@ -92,7 +92,7 @@ class MeetingComm : public MessagesOnly {
   using Meet = std::function<void(Operation, const std::function<void()>& transfer)>;
 
   MeetingComm(Comm& comm, Meet meet)
-      : MessagesOnly(comm, "those of Reducer"), meet_(std::move(meet)) {}
+      : MessagesOnly(comm, "those of Collectives"), meet_(std::move(meet)) {}
 
   /// Bytes that this rank has sent in groups that were made of this one.
   int64_t sent() const {

@@ -58,7 +58,7 @@ def functions_of(cindex, root, path):
                 inner = [] if child.spelling in ("", "ladder") or child.is_anonymous() else [child.spelling]
                 walk(child, names + inner)
             elif what in functions and child.is_definition():
-                # Definitions outside of their class, in a source: Reducer::ring_all_gather.
+                # Definitions outside of their class, in a source: Collectives::ring_all_gather.
                 parent = child.semantic_parent
                 outer = [parent.spelling] if parent.kind in scopes - {kind.NAMESPACE} else names
                 body = [c for c in child.get_children() if c._kind_id == kind.COMPOUND_STMT.value]

@@ -150,9 +150,9 @@ class Ddp {
     if (comm_stream_.size() == 1) return;
     for (; next_ < messages_.size() && messages_[next_].begin >= begin; ++next_) {
       const Tensor part = grads.slice(messages_[next_].begin, messages_[next_].size());
-      pending_.push_back(comm_stream_.run([part](const Ctx& ctx, Reducer& reducer) {
+      pending_.push_back(comm_stream_.run([part](const Ctx& ctx, Collectives& collectives) {
         const Span span(ctx, "all_reduce");
-        reducer.all_reduce(part);
+        collectives.all_reduce(part);
       }));
     }
   }

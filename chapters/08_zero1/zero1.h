@@ -60,8 +60,8 @@ struct ShardedWeights {
 };
 
 /// The equal chunks of a section. Each rank has one.
-inline Chunks chunks_of(const Tensor& section, const Reducer& reducer) {
-  return {section.size(), reducer.comm().size(), kAlign};
+inline Chunks chunks_of(const Tensor& section, const Collectives& collectives) {
+  return {section.size(), collectives.comm().size(), kAlign};
 }
 
 /// Sums gradients over all ranks, so that each rank has the sum of its own chunks.
@@ -102,9 +102,9 @@ class Zero1 {
     while (next_ > s) {
       const Tensor section = layout_.section_of(grads, --next_);
       if (section.size() == 0) continue;
-      pending_.push_back(comm_stream_.run([section](const Ctx& ctx, Reducer& reducer) {
+      pending_.push_back(comm_stream_.run([section](const Ctx& ctx, Collectives& collectives) {
         const Span span(ctx, "reduce_scatter");
-        reducer.reduce_scatter(section, chunks_of(section, reducer));
+        collectives.reduce_scatter(section, chunks_of(section, collectives));
       }));
     }
   }
@@ -123,9 +123,9 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
   const Span span(ctx, "wait_for_params");
   std::vector<Pending> all;
   for (const Tensor& section : layout.sections_of(params))
-    all.push_back(comm_stream.run([section](const Ctx& own, Reducer& reducer) {
+    all.push_back(comm_stream.run([section](const Ctx& own, Collectives& collectives) {
       const Span inner(own, "all_gather");
-      reducer.all_gather(section, chunks_of(section, reducer));
+      collectives.all_gather(section, chunks_of(section, collectives));
     }));
   for (Pending& pending : all) pending.wait();
 }

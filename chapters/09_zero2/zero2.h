@@ -134,14 +134,14 @@ class ShardedGrads {
   void end_section(int64_t s) {
     // The job has a copy of the sum's state, of k and of the buffer that it adds to: when it runs,
     // this rank may be a micro-step ahead.
-    buffers_[turn_].reduced =
-        stream_of(s).run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
-          const Chunks chunks = chunks_of(section, reducer);
+    buffers_[turn_].reduced = stream_of(s).run(
+        [s, section = section_, sum = sum_](const Ctx& ctx, Collectives& collectives) {
+          const Chunks chunks = chunks_of(section, collectives);
           {
             const Span span(ctx, "reduce_scatter");
-            reducer.reduce_scatter(section, chunks);
+            collectives.reduce_scatter(section, chunks);
           }
-          sum.add(ctx, s, chunks.of(section, reducer.comm().rank()));
+          sum.add(ctx, s, chunks.of(section, collectives.comm().rank()));
         });
   }
 

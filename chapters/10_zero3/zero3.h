@@ -171,11 +171,11 @@ class GatheredParams {
     state.gathered.wait();  // done already, unless a section was gathered ahead and not used
     state.in_view = false;
     const Tensor whole = section(buffer, s), own = shard_->section_of(own_, s);
-    state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
+    state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Collectives& collectives) {
       const Span span(ctx, "all_gather");
-      const Chunks chunks = chunks_of(whole, reducer);
-      ctx.kernels->cast(ctx, chunks.of(whole, reducer.comm().rank()), own);  // a copy
-      reducer.all_gather(whole, chunks);
+      const Chunks chunks = chunks_of(whole, collectives);
+      ctx.kernels->cast(ctx, chunks.of(whole, collectives.comm().rank()), own);  // a copy
+      collectives.all_gather(whole, chunks);
     });
     return buffer;
   }

@@ -52,7 +52,7 @@ class SequenceParallel {
     const int64_t sequence = gpt.seq_len * gpt.channels;
     const int64_t chunks = norm_gradients(gpt) * micro * kTokenChunks * gpt.channels;
     bytes[Mem::Workspace] += 3 * size_of(dtype) * micro * sequence + 4 * chunks;
-    bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence);
+    bytes[Mem::Comm] += size_of(dtype) * Collectives::workspace_elements(ranks, sequence);
   }
 
   /// This rank's summand for all positions (MBS,T,C).
@@ -134,7 +134,7 @@ class SequenceParallel {
   Chunks by_rank(const Tensor& whole) const { return {whole.size(), ranks_}; }
 
   int64_t ranks_, rank_;
-  Reducer tokens_;
+  Collectives tokens_;
   Tensor summand_, inp_, dproduct_;  ///< (MBS,T,C)
   Tensor chunks_;  ///< F32 (2 MBS,kTokenChunks,C): dw of each sequence, then any db
 };

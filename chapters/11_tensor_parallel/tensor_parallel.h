@@ -81,9 +81,9 @@ class TensorParallel {
     const int64_t tokens = micro * gpt.seq_len;
     const int ranks = static_cast<int>(acts.tp);
     bytes[Mem::Activation] += 12 * tokens;
-    bytes[Mem::Comm] +=
-        size_of(acts.dtype) * Reducer::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
-        4 * Reducer::workspace_elements(ranks, tokens);
+    bytes[Mem::Comm] += size_of(acts.dtype) *
+                            Collectives::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
+                        4 * Collectives::workspace_elements(ranks, tokens);
     if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
@@ -171,7 +171,7 @@ class TensorParallel {
   Range rows_;                   ///< of the vocabulary, padding included
   int64_t own_vocab_;
   SoftmaxSums softmax_;
-  Reducer activations_, sums_;
+  Collectives activations_, sums_;
   std::optional<SequenceParallel> sequence_;
 };
 

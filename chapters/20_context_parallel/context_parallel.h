@@ -58,7 +58,7 @@ class ContextParallel {
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, ContextWay way, const ContextShape& s, int64_t micro) {
     bytes[Mem::Activation] += 8 * micro * s.own.T;
-    bytes[Mem::Comm] += 4 * Reducer::workspace_elements(static_cast<int>(s.own.cp), micro);
+    bytes[Mem::Comm] += 4 * Collectives::workspace_elements(static_cast<int>(s.own.cp), micro);
     if (s.own.cp == 1) return;
     switch (way) {
       case ContextWay::Gather: return GatherAttention::add_bytes(bytes, s);
@@ -156,7 +156,7 @@ class ContextParallel {
   Comm& group_;
   LocalTokens own_;
   int64_t heads_;
-  Reducer losses_;
+  Collectives losses_;
   Batch whole_;
   std::unique_ptr<SharedAttention> attention_;  ///< null: the rank has whole sequences
 };

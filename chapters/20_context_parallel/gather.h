@@ -42,7 +42,7 @@ class GatherAttention : public PieceAttention {
     bytes[Mem::Workspace] +=
         query_bytes(s) + softmax_bytes(s) + (size_of(s.dtype) + 4) * s.own.T * s.kv();
     bytes[Mem::Comm] +=
-        2 * 4 * Reducer::workspace_elements(static_cast<int>(s.own.cp), s.own.T / 2 * s.kv());
+        2 * 4 * Collectives::workspace_elements(static_cast<int>(s.own.cp), s.own.T / 2 * s.kv());
   }
   ContextTraffic traffic() const override {
     const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
@@ -94,7 +94,7 @@ class GatherAttention : public PieceAttention {
   SoftmaxOfSome sum_;
   Tensor kv_, dkv_;  ///< (1,T,2*NKV*HS) of all ranks; dkv is F32
   std::vector<std::unique_ptr<Comm>> groups_;
-  std::vector<Reducer> halves_;  ///< of the early runs, and of the late ones
+  std::vector<Collectives> halves_;  ///< of the early runs, and of the late ones
 };
 
 }  // namespace ladder

@@ -138,9 +138,9 @@ class RingAttention : public PieceAttention {
     return exchange("ring_keys", kv_[parity(step)], rank(1), kv_[parity(step + 1)], rank(-1));
   }
   Pending exchange(const char* name, Tensor out, int64_t to, Tensor inp, int64_t from) {
-    return stream_.run([=](const Ctx& ctx, Reducer& reducer) {
+    return stream_.run([=](const Ctx& ctx, Collectives& collectives) {
       const Span span(ctx, name);
-      reducer.comm().exchange(out, static_cast<int>(to), inp, static_cast<int>(from));
+      collectives.comm().exchange(out, static_cast<int>(to), inp, static_cast<int>(from));
     });
   }
   static void wait(const Ctx& ctx, Pending& pending, const char* name) {

@@ -119,9 +119,9 @@ class ExpertStreams {
     for (int64_t s = 0; s < layout_.sections(); ++s) {
       const Tensor section = layout_.section_of(params, s);
       if (section.size() == 0) continue;
-      all.push_back(of(s).run([section](const Ctx& own, Reducer& reducer) {
+      all.push_back(of(s).run([section](const Ctx& own, Collectives& collectives) {
         const Span inner(own, "all_gather");
-        reducer.all_gather(section, chunks_of(section, reducer));
+        collectives.all_gather(section, chunks_of(section, collectives));
       }));
     }
     for (Pending& pending : all) pending.wait();

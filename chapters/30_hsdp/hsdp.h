@@ -85,13 +85,14 @@ inline HsdpGroups split_groups(Comm& world, const HsdpPlace& place) {
 }
 
 /// Sums a shard's gradient over its replicas. F32 (shard.grads().size()). It waits at once: the
-/// stream is there for its Reducer, its memory and its count of bytes. (An exercise overlaps it.)
+/// stream is there for its Collectives, its memory and its count of bytes. (An exercise overlaps
+/// it.)
 inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard& grads) {
   const Span span(ctx, "wait_for_replicas");
   replicas
-      .run([grads](const Ctx& own, Reducer& reducer) {
+      .run([grads](const Ctx& own, Collectives& collectives) {
         const Span inner(own, "all_reduce");
-        reducer.all_reduce(grads.tensor);
+        collectives.all_reduce(grads.tensor);
       })
       .wait();
 }

@@ -17,16 +17,16 @@ namespace ladder {
 /// All ranks give the same jobs in the same order.
 ///
 ///   const std::unique_ptr<Comm> beside = comm.split(0, comm.rank());
-///   Reducer reducer(*beside, ...);   // with a Ctx of its own
+///   Collectives collectives(*beside, ...);   // with a Ctx of its own
 ///   CommQueue queue(*beside);
-///   Pending pending = queue.run([&] { reducer.all_reduce(bucket); });
+///   Pending pending = queue.run([&] { collectives.all_reduce(bucket); });
 ///   ... computes, but leaves the bucket alone ...
 ///   pending.wait();
 ///
-/// With a device: the thread has a device of its own. The Reducer's Ctx names that device, `beside`
-/// is attached to it, and each job begins with its use_here(). Kernels that compute the bucket must
-/// have ended before run(): ctx.synchronize(). Work that a job queues has ended before wait()
-/// returns.
+/// With a device: the thread has a device of its own. The Collectives's Ctx names that device,
+/// `beside` is attached to it, and each job begins with its use_here(). Kernels that compute the
+/// bucket must have ended before run(): ctx.synchronize(). Work that a job queues has ended before
+/// wait() returns.
 class CommQueue {
  public:
   /// @param comm only the jobs use it

@@ -23,8 +23,8 @@ std::string legal_names(int ranks) {
 
 /// Part i of a flat tensor in parts of kPiece elements. Past the end it is empty.
 Tensor piece_of(const Tensor& data, int64_t i) {
-  const int64_t begin = std::min(data.size(), i * Reducer::kPiece);
-  return data.slice(begin, std::min(data.size() - begin, Reducer::kPiece));
+  const int64_t begin = std::min(data.size(), i * Collectives::kPiece);
+  return data.slice(begin, std::min(data.size() - begin, Collectives::kPiece));
 }
 
 /// The n-th part of a flat tensor that the low bits of `rank` choose. Bit 0 chooses a half, bit 1 a
@@ -58,26 +58,26 @@ void check_reduction(Reduction reduction, int ranks) {
       ranks, ranks, legal_names(ranks));
 }
 
-Reducer::Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
-                 int64_t elements)
+Collectives::Collectives(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
+                         int64_t elements)
     : comm_(comm), ctx_(ctx), reduction_(reduction) {
   check_reduction(reduction, comm.size());
   const int64_t piece = workspace_elements(comm.size(), elements) / 2;
   arrived_ = arena.alloc(Mem::Comm, "reduction.arrived", dtype, {2, piece});
 }
 
-Call Reducer::call(Operation operation, Tensor data, Tensor result) const {
+Call Collectives::call(Operation operation, Tensor data, Tensor result) const {
   return {
       .operation = operation, .payload = data, .result = result, .variant = to_string(reduction_)};
 }
 
-void Reducer::check_sum(const Tensor& data) const {
+void Collectives::check_sum(const Tensor& data) const {
   check_is_there(data);
   CHECK(data.dtype == arrived_.dtype, "{} to reduce, workspace of {}", dtype_text(data.dtype),
         dtype_text(arrived_.dtype));
 }
 
-void Reducer::check_chunks(const Tensor& data, const Chunks& chunks) const {
+void Collectives::check_chunks(const Tensor& data, const Chunks& chunks) const {
   check_is_there(data);
   CHECK(data.size() == chunks.elements && chunks.count == comm_.size(),
         "{} elements on {} ranks, in {} chunks of {}", data.size(), comm_.size(), chunks.count,
@@ -87,7 +87,7 @@ void Reducer::check_chunks(const Tensor& data, const Chunks& chunks) const {
         chunks.elements, chunks.count);
 }
 
-void Reducer::reduce_scatter(Tensor data, const Chunks& chunks) {
+void Collectives::reduce_scatter(Tensor data, const Chunks& chunks) {
   check_sum(data);
   check_chunks(data, chunks);
   if (reduction_ == Reduction::Native)
@@ -101,7 +101,7 @@ void Reducer::reduce_scatter(Tensor data, const Chunks& chunks) {
   });
 }
 
-void Reducer::all_gather(Tensor data, const Chunks& chunks) {
+void Collectives::all_gather(Tensor data, const Chunks& chunks) {
   check_chunks(data, chunks);
   if (reduction_ == Reduction::Native) return comm_.all_gather(data, chunks.of(data, comm_.rank()));
   comm_.collective(call(Operation::AllGather, data, data), [&] {
@@ -113,7 +113,7 @@ void Reducer::all_gather(Tensor data, const Chunks& chunks) {
   });
 }
 
-void Reducer::all_reduce(Tensor data) {
+void Collectives::all_reduce(Tensor data) {
   check_sum(data);
   if (reduction_ == Reduction::Native) return comm_.all_reduce(data);
   const Tensor line = flat(data);
@@ -138,7 +138,7 @@ void Reducer::all_reduce(Tensor data) {
 //   d = 2, partner 3    sends 6 and 7, adds to 4 and 5    bit 1 is 0: the lower half of that
 //   d = 2, partner 3    sends 4 and 5, gets 6 and 7       the way back
 //   d = 1, partner 0    sends 4 to 7, gets 0 to 3
-void Reducer::halving_all_reduce(Tensor data) {
+void Collectives::halving_all_reduce(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const auto partner = [&](int d) { return rank ^ d; };
   const auto half = [&](int of, int d) { return part_of(data, of, 2 * d); };
@@ -151,7 +151,7 @@ void Reducer::halving_all_reduce(Tensor data) {
 // Before the step with distance d, a rank holds sums over d neighbors. They are sums of the chunks
 // whose owners equal the rank in the bits below d. The partner differs from the rank in bit d, and
 // gets the chunks whose owners differ in bit d, too.
-void Reducer::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
+void Collectives::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = 1; d < ranks; d *= 2) {
     const int partner = rank ^ d;
@@ -161,7 +161,7 @@ void Reducer::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
 }
 
 // The same way back: what was summed last is exchanged first.
-void Reducer::halving_all_gather(Tensor data, const Chunks& chunks) {
+void Collectives::halving_all_gather(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = ranks / 2; d >= 1; d /= 2) {
     const int partner = rank ^ d;
@@ -173,7 +173,7 @@ void Reducer::halving_all_gather(Tensor data, const Chunks& chunks) {
 // ---- ring --------------------------------------------------------------------------------------
 
 // The sum of chunk c starts at rank c + 1 and goes around once, to the owner of the chunk.
-void Reducer::ring_reduce_scatter(Tensor data, const Chunks& chunks) {
+void Collectives::ring_reduce_scatter(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
   for (int step = 1; step < ranks; ++step) {
@@ -183,7 +183,7 @@ void Reducer::ring_reduce_scatter(Tensor data, const Chunks& chunks) {
   }
 }
 
-void Reducer::ring_all_gather(Tensor data, const Chunks& chunks) {
+void Collectives::ring_all_gather(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
   for (int step = 1; step < ranks; ++step) {
@@ -196,7 +196,7 @@ void Reducer::ring_all_gather(Tensor data, const Chunks& chunks) {
 // ---- tree --------------------------------------------------------------------------------------
 
 // Ranks with bit d set give their sum to the neighbor at distance d, and are then done.
-void Reducer::tree_reduce(Tensor data) {
+void Collectives::tree_reduce(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = 1; d < ranks; d *= 2) {
     if (rank & d) return exchange_and_add(data, rank - d, {}, 0);
@@ -204,7 +204,7 @@ void Reducer::tree_reduce(Tensor data) {
   }
 }
 
-void Reducer::tree_broadcast(Tensor data) {
+void Collectives::tree_broadcast(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   int d = 1;
   while (d < ranks && !(rank & d)) d *= 2;
@@ -215,33 +215,33 @@ void Reducer::tree_broadcast(Tensor data) {
 
 // ---- naive -------------------------------------------------------------------------------------
 
-void Reducer::naive_reduce(Tensor data) {
+void Collectives::naive_reduce(Tensor data) {
   if (comm_.rank() != 0) return exchange_and_add(data, 0, {}, 0);
   for (int rank = 1; rank < comm_.size(); ++rank) exchange_and_add({}, 0, data, rank);
 }
 
-void Reducer::naive_broadcast(Tensor data) {
+void Collectives::naive_broadcast(Tensor data) {
   if (comm_.rank() != 0) return comm_.exchange({}, 0, data, 0);
   for (int rank = 1; rank < comm_.size(); ++rank) comm_.exchange(data, rank, {}, 0);
 }
 
 // ---- what tree and naive share -----------------------------------------------------------------
 
-void Reducer::reduce_to_root(Tensor data) {
+void Collectives::reduce_to_root(Tensor data) {
   reduction_ == Reduction::Tree ? tree_reduce(data) : naive_reduce(data);
 }
 
-void Reducer::broadcast_from_root(Tensor data) {
+void Collectives::broadcast_from_root(Tensor data) {
   reduction_ == Reduction::Tree ? tree_broadcast(data) : naive_broadcast(data);
 }
 
-void Reducer::scatter_from_root(Tensor data, const Chunks& chunks) {
+void Collectives::scatter_from_root(Tensor data, const Chunks& chunks) {
   if (comm_.rank() != 0) return comm_.exchange({}, 0, chunks.of(data, comm_.rank()), 0);
   for (int rank = 1; rank < comm_.size(); ++rank)
     comm_.exchange(chunks.of(data, rank), rank, {}, 0);
 }
 
-void Reducer::gather_to_root(Tensor data, const Chunks& chunks) {
+void Collectives::gather_to_root(Tensor data, const Chunks& chunks) {
   if (comm_.rank() != 0) return comm_.exchange(chunks.of(data, comm_.rank()), 0, {}, 0);
   for (int rank = 1; rank < comm_.size(); ++rank)
     comm_.exchange({}, 0, chunks.of(data, rank), rank);
@@ -251,7 +251,7 @@ void Reducer::gather_to_root(Tensor data, const Chunks& chunks) {
 
 /// Sends `out` (nothing if null), and adds what arrives to `into` (nothing if null). Piece i + 1
 /// travels while piece i is added.
-void Reducer::exchange_and_add(Tensor out, int to, Tensor into, int from) {
+void Collectives::exchange_and_add(Tensor out, int to, Tensor into, int from) {
   const int64_t most = std::max(out ? out.size() : 0, into ? into.size() : 0);
   const auto arrived = [&](int64_t i) {
     return flat(arrived_.slice(i % 2, 1)).first(into ? piece_of(into, i).size() : 0);

@@ -44,7 +44,7 @@ constexpr bool is_exact(Reduction reduction) {
 void check_reduction(Reduction reduction, int ranks);
 
 /// Sums over the ranks of one Comm. Everything is in place, on flat tensors.
-class Reducer {
+class Collectives {
  public:
   /// Elements of one message. It is large enough for the wire, and small enough that what arrives
   /// is still in the cache when it is added.
@@ -53,8 +53,8 @@ class Reducer {
   /// @param dtype,elements of the largest tensor to reduce. F32, BF16 or F16; F64 with `ref`
   /// @param arena gives workspace_elements() as Mem::Comm
   /// @throws UserError as check_reduction() does
-  Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
-          int64_t elements);
+  Collectives(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
+              int64_t elements);
 
   /// Chunk rank() becomes its sum over ranks. The rest of `data` then holds parts of sums.
   /// data (chunks.elements)

@@ -10,17 +10,17 @@ CommStream::CommStream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOption
   beside_.kernels = ctx.kernels;
   beside_.device = device_.get();
   if (beside) group_->attach(device_.get());
-  reducer_.emplace(*group_, beside ? beside_ : ctx, reduction, arena, Dtype::F32, elements);
+  collectives_.emplace(*group_, beside ? beside_ : ctx, reduction, arena, Dtype::F32, elements);
   if (beside) queue_.emplace(*group_);
 }
 
 Pending CommStream::run(Job job) {
   if (!has_thread()) {
-    job(ctx_, *reducer_);
+    job(ctx_, *collectives_);
     return {};
   }
   ctx_.synchronize();  // the other thread does not wait for this rank's kernels
-  return queue_->run([this, job = std::move(job)] { job(beside_, *reducer_); });
+  return queue_->run([this, job = std::move(job)] { job(beside_, *collectives_); });
 }
 
 void CommStream::show(Log& log) {

@@ -20,7 +20,7 @@ namespace ladder {
 class CommStream {
  public:
   /// A job communicates. It may call kernels with the Ctx that it gets.
-  using Job = std::function<void(const Ctx&, Reducer&)>;
+  using Job = std::function<void(const Ctx&, Collectives&)>;
 
   /// @param ctx      that of the rank's own thread; must live longer
   /// @param elements how many the largest tensor to reduce has, F32
@@ -31,7 +31,7 @@ class CommStream {
 
   /// Bytes of Comm: what arrives, in pieces.
   static int64_t bytes(int ranks, int64_t elements) {
-    return 4 * Reducer::workspace_elements(ranks, elements);
+    return 4 * Collectives::workspace_elements(ranks, elements);
   }
 
   /// Starts a job. It sees what kernels that were called before have written. The job owns the
@@ -60,7 +60,7 @@ class CommStream {
   Ctx beside_;
   std::vector<Event> events_;      ///< of the other thread
   std::optional<int64_t> before_;  ///< bytes sent when the last step began
-  std::optional<Reducer> reducer_;
+  std::optional<Collectives> collectives_;
   std::optional<CommQueue> queue_;  ///< last, because its thread uses all of the above
 };
 

@@ -33,8 +33,8 @@ void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
     OneRank rank(comm);
     const Tensor data = rank.arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
-    Reducer reducer(comm, rank.ctx, reduction, rank.arena, Dtype::F32, n);
-    reducer.all_reduce(data);
+    Collectives collectives(comm, rank.ctx, reduction, rank.arena, Dtype::F32, n);
+    collectives.all_reduce(data);
     mine.add(data);
     mine.sent = comm.statistics().wire_bytes();
   });
@@ -60,8 +60,8 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
       // Jobs run in order: this one sees what was started before it.
       int64_t sent = 0;
       stream
-          .run([&](const Ctx&, Reducer& reducer) {
-            sent = reducer.comm().statistics().wire_bytes();
+          .run([&](const Ctx&, Collectives& collectives) {
+            sent = collectives.comm().statistics().wire_bytes();
           })
           .wait();
       found.early += fmt::format(" {}", sent);

@@ -68,7 +68,7 @@ void write(Sheet& sheet, const std::vector<Found>& found) {
 
 void run_case(Sheet& sheet, const Nodes& nodes) {
   const auto tree = [&](Comm& comm, const Ctx& ctx, Arena& arena, Tensor data) {
-    Reducer(comm, ctx, Reduction::Tree, arena, Dtype::F32, nodes.n).all_reduce(data);
+    Collectives(comm, ctx, Reduction::Tree, arena, Dtype::F32, nodes.n).all_reduce(data);
   };
   const int64_t others = nodes.count - 1;
   const bool equal = nodes.n % nodes.ranks() == 0;  // a part for each rank

@@ -91,8 +91,8 @@ void run_chunks(Sheet& sheet, int ranks, int64_t n) {
   const auto found = on_ranks<std::string>(ranks, [&](Comm& comm, std::string& cut) {
     OneRank rank(comm);
     const Tensor section = rank.arena.zeros(Mem::Grad, "section", Dtype::F32, {n});
-    const Reducer reducer(comm, rank.ctx, Reduction::Tree, rank.arena, Dtype::F32, n);
-    const Chunks chunks = chunks_of(section, reducer);
+    const Collectives collectives(comm, rank.ctx, Reduction::Tree, rank.arena, Dtype::F32, n);
+    const Chunks chunks = chunks_of(section, collectives);
     for (int i = 0; i < ranks; ++i)
       cut += fmt::format("{}{} to {}", i > 0 ? ", " : "", chunks[i].begin, chunks[i].end);
   });

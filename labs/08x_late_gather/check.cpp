@@ -64,11 +64,11 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       gather.updated(params, s);
       if (s <= c.held) {
         // Jobs run in order: this one sees what was started before it.
-        stream.run([](const Ctx&, Reducer&) {}).wait();
+        stream.run([](const Ctx&, Collectives&) {}).wait();
         found.early += sent_text(step, s, stream.sent());
       }
       if (s == c.held && step == 0)
-        hold = stream.run([&](const Ctx&, Reducer&) {
+        hold = stream.run([&](const Ctx&, Collectives&) {
           if (!used.try_acquire_for(kHeld)) found.late = true;
         });
     }

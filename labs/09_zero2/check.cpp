@@ -65,12 +65,12 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
                  1000 * step + static_cast<uint64_t>(100 * k + 10 * s + int64_t{100000} * rank));
       if (stream.has_thread() && step == 1)
         static_cast<void>(
-            stream.run([](const Ctx&, Reducer&) { std::this_thread::sleep_for(kSlow); }));
+            stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
       // This job holds up all later reductions until the next section has a buffer.
       holds = stream.has_thread() && step == 0 && k + 1 == c.GA;
       if (holds && s == last)
         held = stream.run(
-            [&](const Ctx&, Reducer&) { found.late |= !found.next.try_acquire_for(kHeld); });
+            [&](const Ctx&, Collectives&) { found.late |= !found.next.try_acquire_for(kHeld); });
       grads.end_section(s);
     }
     grads.end();

@@ -55,7 +55,10 @@ Tensor some_of(const GptTensors& model, int64_t s) {
 int64_t sent_so_far(CommStream& stream) {
   int64_t sent = 0;
   // Jobs run in order: this one sees what was begun before it.
-  stream.run([&](const Ctx&, Reducer& reducer) { sent = reducer.comm().statistics().wire_bytes(); })
+  stream
+      .run([&](const Ctx&, Collectives& collectives) {
+        sent = collectives.comm().statistics().wire_bytes();
+      })
       .wait();
   return sent;
 }

@@ -75,7 +75,7 @@ class Labs(unittest.TestCase):
 
 class Planted(Tree):
     def test_a_line_that_leaks(self):
-        line = "      reducer.all_gather(section, chunks_of(section, reducer));\n"
+        line = "      collectives.all_gather(section, chunks_of(section, collectives));\n"
         self.replace("labs/08_zero1/README.md", "## What to hand in", line + "## What to hand in")
         self.assertEqual(len(leaks(find("08", self.root))), 1)
 

@@ -54,13 +54,13 @@ TEST_F(DeviceTensors, GroupsReachTheDeviceToo) {
 
 /// Sums over ranks twice, with a kernel between them, by both halves and as a whole.
 Tensor reduced(Comm& comm, const Ctx& ctx, Arena& arena, Reduction reduction, Tensor data) {
-  Reducer reducer(comm, ctx, reduction, arena, data.dtype, data.size());
+  Collectives collectives(comm, ctx, reduction, arena, data.dtype, data.size());
   const Chunks chunks{data.size(), comm.size()};
-  reducer.reduce_scatter(data, chunks);
-  reducer.all_gather(data, chunks);
+  collectives.reduce_scatter(data, chunks);
+  collectives.all_gather(data, chunks);
   const Tensor head = data.first(data.size() / 3), tail = data.slice(data.size() / 3, head.size());
   ctx.kernels->add(ctx, head, head, tail);
-  reducer.all_reduce(data);
+  collectives.all_reduce(data);
   return data;
 }
 
@@ -94,11 +94,11 @@ TEST_F(DeviceTensors, AQueueHasADeviceOfItsOwn) {
     DeviceMemory its(*beside);
     constexpr int64_t n = 500;
     // A sum on a ring ends with an addition.
-    Reducer reducer(*beside, its.ctx(), Reduction::Ring, its.arena(), Dtype::F32, n);
+    Collectives collectives(*beside, its.ctx(), Reduction::Ring, its.arena(), Dtype::F32, n);
     CommQueue queue(*beside);
     const Tensor bucket = memory.make(Dtype::F32, n, comm.rank());
     memory.ctx().synchronize();
-    Pending pending = queue.run([&] { reducer.reduce_scatter(bucket, {n, comm.size()}); });
+    Pending pending = queue.run([&] { collectives.reduce_scatter(bucket, {n, comm.size()}); });
     const Tensor other = memory.make(Dtype::F32, n, comm.rank());
     comm.all_reduce(other);
     pending.wait();

@@ -25,9 +25,9 @@ const std::vector<RankBody> kWaits = {
     [](Comm& comm) { comm.split(0, 0); },
     [](Comm& comm) {
       Memory memory;
-      Reducer reducer(comm, ctx_of(ref_kernels()), Reduction::Halving, memory.arena(), Dtype::F32,
-                      100);
-      reducer.all_reduce(memory.make(Dtype::F32, 100, 0));
+      Collectives collectives(comm, ctx_of(ref_kernels()), Reduction::Halving, memory.arena(),
+                              Dtype::F32, 100);
+      collectives.all_reduce(memory.make(Dtype::F32, 100, 0));
     },
 };
 
@@ -132,8 +132,8 @@ struct Misfit {
 
 void reduce(Comm& comm, Reduction reduction) {
   Memory memory;
-  Reducer reducer(comm, ctx_of(ref_kernels()), reduction, memory.arena(), Dtype::F32, 64);
-  reducer.all_reduce(memory.make(Dtype::F32, 64, 0));
+  Collectives collectives(comm, ctx_of(ref_kernels()), reduction, memory.arena(), Dtype::F32, 64);
+  collectives.all_reduce(memory.make(Dtype::F32, 64, 0));
 }
 
 const std::vector<Misfit> kMisfits = {
@@ -225,8 +225,9 @@ TEST(CommQueueFailures, ATensorThatIsGoneIsAnError) {
     const std::string told =
         failure_of(2, [&](Comm& comm) {
           Arena arena;
-          Reducer reducer(comm, ctx_of(cpu_kernels()), Reduction::Halving, arena, Dtype::F32, 8);
-          gathers ? reducer.all_gather(gone, {8, 2}) : reducer.all_reduce(gone);
+          Collectives collectives(comm, ctx_of(cpu_kernels()), Reduction::Halving, arena,
+                                  Dtype::F32, 8);
+          gathers ? collectives.all_gather(gone, {8, 2}) : collectives.all_reduce(gone);
         }).line;
     EXPECT_NE(told.find("a job reads a tensor that is gone"), std::string::npos) << told;
   }

@@ -31,10 +31,11 @@ bool sums_are_right(Comm& comm, Reduction reduction) {
     Memory memory;
     const Chunks chunks{kNumbers, comm.size()};
     const Tensor data = gradient(memory, comm.rank()), halves = gradient(memory, comm.rank());
-    Reducer reducer(comm, ctx_of(cpu_kernels()), reduction, memory.arena(), Dtype::F32, kNumbers);
-    reducer.all_reduce(data);
-    reducer.reduce_scatter(halves, chunks);
-    reducer.all_gather(halves, chunks);
+    Collectives collectives(comm, ctx_of(cpu_kernels()), reduction, memory.arena(), Dtype::F32,
+                            kNumbers);
+    collectives.all_reduce(data);
+    collectives.reduce_scatter(halves, chunks);
+    collectives.all_gather(halves, chunks);
     right = right && is_sum(data, comm.size()) && is_sum(halves, comm.size());
   }
   return right;

@@ -21,10 +21,10 @@ TEST(LateDevice, SumsInManyPieces) {
     run_threads(ranks, [](Comm& comm) {
       DeviceMemory memory(comm);
       // The room for what arrives is used again and again.
-      constexpr int64_t n = 4 * Reducer::kPiece + 5;
-      Reducer reducer(comm, memory.ctx(), Reduction::Tree, memory.arena(), Dtype::F32, n);
+      constexpr int64_t n = 4 * Collectives::kPiece + 5;
+      Collectives collectives(comm, memory.ctx(), Reduction::Tree, memory.arena(), Dtype::F32, n);
       const Tensor data = memory.make(Dtype::F32, n, comm.rank());
-      reducer.all_reduce(data);
+      collectives.all_reduce(data);
       memory.expect(data, [&](int64_t i) { return sum(comm.size(), i); });
     });
 }

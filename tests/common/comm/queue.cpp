@@ -14,14 +14,15 @@ TEST(CommQueue, ReducesWhileTheRankCommunicates) {
     constexpr int64_t n = 5000;
     constexpr int kBuckets = 6;
     Memory memory;
-    Reducer reducer(*beside, ctx_of(cpu_kernels()), Reduction::Tree, memory.arena(), Dtype::F32, n);
+    Collectives collectives(*beside, ctx_of(cpu_kernels()), Reduction::Tree, memory.arena(),
+                            Dtype::F32, n);
     std::vector<Tensor> buckets;
     std::vector<Pending> pending;
     CommQueue queue(*beside);
     for (int i = 0; i < kBuckets; ++i) {
       buckets.push_back(memory.make(Dtype::F32, n, comm.rank()));
       pending.push_back(
-          queue.run([&reducer, bucket = buckets.back()] { reducer.all_reduce(bucket); }));
+          queue.run([&collectives, bucket = buckets.back()] { collectives.all_reduce(bucket); }));
       const Tensor other = memory.make(Dtype::I64, 3, comm.rank());
       comm.all_reduce(other);
       expect_elements(other, [&](int64_t k) { return sum(comm.size(), k); });

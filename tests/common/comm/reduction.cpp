@@ -16,7 +16,7 @@ const std::vector<Reduction> kOwn = {Reduction::Halving, Reduction::Tree, Reduct
                                      Reduction::Naive};
 const std::vector<int64_t> kElements = {0, 1, 7, 64, 1000};
 // Chunks of 2 and 3 ranks need several pieces, and do not fill them.
-constexpr int64_t kManyPieces = 4 * Reducer::kPiece + 5;
+constexpr int64_t kManyPieces = 4 * Collectives::kPiece + 5;
 
 bool is_legal(Reduction reduction, int ranks) {
   return reduction != Reduction::Halving || (ranks & (ranks - 1)) == 0;
@@ -50,9 +50,9 @@ TEST(Reduction, AllReduceSums) {
         for (int64_t n : kElements) {
           Memory memory;
           const Ctx ctx = dtype == Dtype::F64 ? ref_ctx() : cpu_ctx();
-          Reducer reducer(comm, ctx, reduction, memory.arena(), dtype, n);
+          Collectives collectives(comm, ctx, reduction, memory.arena(), dtype, n);
           const Tensor data = memory.make(dtype, n, comm.rank());
-          reducer.all_reduce(data);
+          collectives.all_reduce(data);
           expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
         }
     });
@@ -67,13 +67,13 @@ TEST(Reduction, ReduceScatterThenAllGather) {
           Memory memory;
           const Chunks chunks{n, comm.size(), align};
           if (reduction == Reduction::Native && !chunks.even()) continue;
-          Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+          Collectives collectives(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
           const Tensor data = memory.make(Dtype::F32, n, comm.rank());
-          reducer.reduce_scatter(data, chunks);
+          collectives.reduce_scatter(data, chunks);
           const Range mine = chunks[comm.rank()];
           expect_elements(data.slice(mine.begin, mine.size()),
                           [&](int64_t i) { return sum(comm.size(), mine.begin + i); });
-          reducer.all_gather(data, chunks);
+          collectives.all_gather(data, chunks);
           expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
         }
     });
@@ -85,9 +85,9 @@ TEST(Reduction, ManyPieces) {
     if (comm.size() > 3) return;
     for_each_legal(comm, kOwn, [&](Reduction reduction) {
       Memory memory;
-      Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, kManyPieces);
+      Collectives collectives(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, kManyPieces);
       const Tensor data = memory.make(Dtype::F32, kManyPieces, comm.rank());
-      reducer.all_reduce(data);
+      collectives.all_reduce(data);
       expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
     });
   });
@@ -95,9 +95,9 @@ TEST(Reduction, ManyPieces) {
 
 /// data after an all-reduce of values that show their order
 Tensor reduced(Comm& comm, Memory& memory, Reduction reduction, int64_t n) {
-  Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+  Collectives collectives(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
   const Tensor data = make_showing_order(memory, n, comm.rank());
-  reducer.all_reduce(data);
+  collectives.all_reduce(data);
   return data;
 }
 
@@ -158,9 +158,9 @@ TEST(Reduction, WireBytesAreTheFormulas) {
         const int64_t b = n * 4;
         Memory memory;
         const std::unique_ptr<Comm> fresh = comm.split(0, 0);
-        Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+        Collectives collectives(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
         const Tensor data = memory.make(Dtype::F32, n, comm.rank());
-        reducer.all_reduce(data);
+        collectives.all_reduce(data);
         const OperationCount counted = fresh->statistics()[Operation::AllReduce];
         EXPECT_EQ(counted.calls, 1);
         EXPECT_EQ(counted.payload_bytes, b);
@@ -172,8 +172,8 @@ TEST(Reduction, WireBytesAreTheFormulas) {
         }
         if (reduction == Reduction::Naive || reduction == Reduction::Tree || n % N != 0) return;
         EXPECT_EQ(counted.wire_bytes, 2 * (N - 1) * b / N);
-        reducer.reduce_scatter(data, {n, N});
-        reducer.all_gather(data, {n, N});
+        collectives.reduce_scatter(data, {n, N});
+        collectives.all_gather(data, {n, N});
         for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
           EXPECT_EQ(fresh->statistics()[half], (OperationCount{1, b, (N - 1) * b / N}));
       });
@@ -182,10 +182,10 @@ TEST(Reduction, WireBytesAreTheFormulas) {
 
 TEST(Reduction, WorkspaceIsTwoPiecesOfComm) {
   on_ranks([](Comm& comm) {
-    for (int64_t n : {int64_t{1000}, 10 * Reducer::kPiece}) {
+    for (int64_t n : {int64_t{1000}, 10 * Collectives::kPiece}) {
       Arena arena;
-      const Reducer reducer(comm, cpu_ctx(), Reduction::Tree, arena, Dtype::BF16, n);
-      EXPECT_EQ(arena.current()[Mem::Comm], 2 * Reducer::workspace_elements(comm.size(), n));
+      const Collectives collectives(comm, cpu_ctx(), Reduction::Tree, arena, Dtype::BF16, n);
+      EXPECT_EQ(arena.current()[Mem::Comm], 2 * Collectives::workspace_elements(comm.size(), n));
     }
   });
 }
