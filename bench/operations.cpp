@@ -196,10 +196,10 @@ std::vector<Op> routes_of(Bench& box, const Experts& m) {
        [=, &ctx, &table] { table.expert_rows(ctx, rows, expert, 0); }},
       {"gather_rows", cost::gather_rows(B, T, k, C),
        [=, &ctx, &table] { table.gather_rows(ctx, y, x, rows); }},
-      {"combine_forward", cost::combine_forward(B, T, k, C),
-       [=, &ctx, &table] { table.combine_forward(ctx, x, y, rows, expert, weight); }},
-      {"combine_backward", cost::combine_backward(B, T, k, C),
-       [=, &ctx, &table] { table.combine_backward(ctx, dy, dweight, x, y, rows, weight); }},
+      {"unpermute_forward", cost::unpermute_forward(B, T, k, C),
+       [=, &ctx, &table] { table.unpermute_forward(ctx, x, y, rows, expert, weight); }},
+      {"unpermute_backward", cost::unpermute_backward(B, T, k, C),
+       [=, &ctx, &table] { table.unpermute_backward(ctx, dy, dweight, x, y, rows, weight); }},
   };
 }
 

@@ -81,11 +81,11 @@ constexpr Cost gather_rows(int64_t B, int64_t T, int64_t k, int64_t C) {
 constexpr Cost grouped_matmul(int64_t rows, int64_t E, int64_t N, int64_t K) {
   return {.bytes = kFloat * (rows * K + E * N * K + rows * N), .flops = 2 * rows * N * K};
 }
-constexpr Cost combine_forward(int64_t B, int64_t T, int64_t k, int64_t C) {
+constexpr Cost unpermute_forward(int64_t B, int64_t T, int64_t k, int64_t C) {
   return {.bytes = kFloat * B * T * (k + 1) * C, .flops = 2 * B * T * k * C};
 }
 /// Reads dout and the rows, writes the gradients of the rows.
-constexpr Cost combine_backward(int64_t B, int64_t T, int64_t k, int64_t C) {
+constexpr Cost unpermute_backward(int64_t B, int64_t T, int64_t k, int64_t C) {
   return {.bytes = kFloat * B * T * (2 * k + 1) * C, .flops = 3 * B * T * k * C};
 }
 

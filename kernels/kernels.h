@@ -262,14 +262,14 @@ struct Kernels {
   /// without a row are absent leaves. So 2^i aligned experts, numbered from the first of them, give
   /// a subtree, and `add` joins subtrees. Without weight: the gradient of gather_rows.
   /// out(B,T,C):either y(M,C) rows expert(B,T,k):I32 weight?(B,T,k):wide
-  void (*combine_forward)(const Ctx&, Tensor out, Tensor y, const ExpertRows&, Tensor expert,
-                          Tensor weight);
+  void (*unpermute_forward)(const Ctx&, Tensor out, Tensor y, const ExpertRows&, Tensor expert,
+                            Tensor weight);
 
   /// dy[row[b,t,j]] = weight[b,t,j] dout[b,t];  dweight[b,t,j] = sum_c dout[b,t,c] y[row,c], 0
   /// where there is no row.
   /// dy(M,C) dweight(B,T,k):wide dout(B,T,C) y(M,C) rows weight(B,T,k):wide
-  void (*combine_backward)(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
-                           const ExpertRows&, Tensor weight);
+  void (*unpermute_backward)(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                             const ExpertRows&, Tensor weight);
 
   // ---- rotary positions (RoPE, arXiv 2104.09864) ------------------------------------------
   /// Turns each query and each key of qkv in place by the angles of its token; `back` turns by the

@@ -155,9 +155,9 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const RouterActs r = m.routers.acts(l);
   const ExpertActs s = m.experts.acts(l, r.chosen);
   router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
-  dispatch_forward(ctx, s, inp, m.layout.capacity);
+  permute_forward(ctx, s, inp, m.layout.capacity);
   experts_forward(ctx, s, p);
-  combine_forward(ctx, product, s);
+  unpermute_forward(ctx, product, s);
 }
 
 /// Forward of block l, which reads a.stream(l).
@@ -219,9 +219,9 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, Tens
   const ExpertTensors& p = m.w.blocks[l].experts;
   const RouterActs r = m.routers.acts(l);
   const ExpertActs s = m.experts.acts(l, r.chosen);
-  combine_backward(ctx, s, d.stream);
+  unpermute_backward(ctx, s, d.stream);
   experts_backward(ctx, g, s, inp, p, into);
-  dispatch_backward(ctx, d.branch, s);
+  permute_backward(ctx, d.branch, s);
   // The router has read the same input: its gradient lies in d.norm until it is added.
   router_backward(ctx, d.norm, g.router, r, inp, p.router, m.rule, scale, into);
   residual_backward_input(ctx, d.branch, d.norm);

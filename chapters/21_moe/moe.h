@@ -91,21 +91,21 @@ inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const R
 
 /// Fills s.rows. Then s.inp (M,C) = inp (B,T,C) of the token in each row.
 /// @param capacity tokens of a sequence that an expert takes; 0: all
-inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, Tensor inp, int64_t capacity) {
+inline void permute_forward(const Ctx& ctx, const ExpertActs& s, Tensor inp, int64_t capacity) {
   const Span span(ctx, "dispatch_forward");
   ctx.kernels->expert_rows(ctx, s.rows, s.chosen.expert, capacity);
   ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
 /// The same rows again, for backward: a block does not keep them.
-inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, Tensor inp) {
+inline void permute_recompute(const Ctx& ctx, const ExpertActs& s, Tensor inp) {
   const Span span(ctx, "dispatch_recompute");
   ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
-/// dinp (B,T,C) = the sum of s.drows over a token's experts. combine_backward() has multiplied
+/// dinp (B,T,C) = the sum of s.drows over a token's experts. unpermute_backward() has multiplied
 /// these rows by their factors.
-inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) {
+inline void permute_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) {
   const Span span(ctx, "dispatch_backward");
-  ctx.kernels->combine_forward(ctx, dinp, s.drows, s.rows, s.chosen.expert, {});
+  ctx.kernels->unpermute_forward(ctx, dinp, s.drows, s.rows, s.chosen.expert, {});
 }
 
 // ---- experts: each on its own rows --------------------------------------------------------------
@@ -136,7 +136,7 @@ inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const E
   k.grouped_matmul_backward_input(ctx, s.dact, s.drows, params.proj_w, s.rows, kOneLeaf);
   k.grouped_matmul_backward_weight(ctx, grads.proj_w, s.drows, s.act, s.rows, into);
   k.swiglu_backward(ctx, s.dfc, s.dact, s.fc);
-  dispatch_recompute(ctx, s, inp);
+  permute_recompute(ctx, s, inp);
   k.grouped_matmul_backward_weight(ctx, grads.fc, s.dfc, s.inp, s.rows, into);
   k.grouped_matmul_backward_input(ctx, s.drows, s.dfc, params.fc, s.rows, kLeaves);
   for (const Tensor& w : {params.fc, params.fc, params.proj_w, params.proj_w})
@@ -145,15 +145,15 @@ inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const E
 
 // ---- combine: out (B,T,C), the weighted sum of the outputs of a token's experts -----------------
 
-inline void combine_forward(const Ctx& ctx, Tensor out, const ExpertActs& s) {
+inline void unpermute_forward(const Ctx& ctx, Tensor out, const ExpertActs& s) {
   const Span span(ctx, "combine_forward");
-  ctx.kernels->combine_forward(ctx, out, s.out, s.rows, s.chosen.expert, s.chosen.weight);
+  ctx.kernels->unpermute_forward(ctx, out, s.out, s.rows, s.chosen.expert, s.chosen.weight);
 }
 /// s.drows and s.chosen.dweight from dout.
-inline void combine_backward(const Ctx& ctx, const ExpertActs& s, Tensor dout) {
+inline void unpermute_backward(const Ctx& ctx, const ExpertActs& s, Tensor dout) {
   const Span span(ctx, "combine_backward");
-  ctx.kernels->combine_backward(ctx, s.drows, s.chosen.dweight, dout, s.out, s.rows,
-                                s.chosen.weight);
+  ctx.kernels->unpermute_backward(ctx, s.drows, s.chosen.dweight, dout, s.out, s.rows,
+                                  s.chosen.weight);
 }
 
 }  // namespace ladder

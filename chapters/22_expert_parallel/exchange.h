@@ -107,7 +107,7 @@ class Exchange {
   /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
   /// It is rounded once, to the dtype of `to`. In backward the gradients of a token's k factors w_e
   /// take this way, too: an owner knows those of its own experts, and has +0 for the others. (+0
-  /// changes only -0, and no such gradient is -0, because combine_backward() begins at +0.)
+  /// changes only -0, and no such gradient is -0, because unpermute_backward() begins at +0.)
   void to_origins(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
     const bool wide = to.dtype == from.dtype;
@@ -235,7 +235,7 @@ class Exchange {
     count_.bytes += from_rows.others(group_->rank()) * out.dim(1) * size_of(out.dtype);
     all_to_all_rows(*group_, in, to_rows.begins(), out, from_rows.begins());
     // Without weights it is a plain sum.
-    ctx.kernels->combine_forward(ctx, to, in, to_rows.rows, to_rows.peer, {});
+    ctx.kernels->unpermute_forward(ctx, to, in, to_rows.rows, to_rows.peer, {});
   }
 
   const ExchangeShape s;

@@ -189,9 +189,9 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   m.exchange.to_owners(ctx, x, x.inp, inp);
   // choose() has left an expert at most `most` tokens of a sequence, c in the README. So this drops
   // none, and M rows are enough.
-  dispatch_forward(ctx, s, x.inp, m.layout.exchange.most);
+  permute_forward(ctx, s, x.inp, m.layout.exchange.most);
   experts_forward(ctx, s, p);
-  combine_forward(ctx, x.out, s);
+  unpermute_forward(ctx, x.out, s);
   m.exchange.to_origins(ctx, x, product, x.out);
 }
 
@@ -258,9 +258,9 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int6
   const ExpertActs s = m.experts.acts(l, x.chosen);
   m.grads.begin_section(ctx, m.layout.params.expert_section(l));
   m.exchange.to_owners(ctx, x, x.dout, d.stream);
-  combine_backward(ctx, s, x.dout);
+  unpermute_backward(ctx, s, x.dout);
   experts_backward(ctx, g, s, x.inp, p, into);
-  dispatch_backward(ctx, x.out, s);
+  permute_backward(ctx, x.out, s);
   // Now, so that copies add up while gradients travel back. First those of the factors w_e: of
   // each, all owners but one have +0, so the sum over owners is what that one has.
   m.grads.end_section(m.layout.params.expert_section(l));

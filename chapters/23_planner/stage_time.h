@@ -127,10 +127,10 @@ class StageModel {
     const int64_t E = part_.experts.count, k = part_.experts.chosen;
     if (E == 0) return {};
     const double there = call_seconds(cost::gather_rows(B, T, k, C)),
-                 back = call_seconds(cost::combine_forward(B, T, k, C));
+                 back = call_seconds(cost::unpermute_forward(B, T, k, C));
     return {call_seconds(cost::route_forward(B, T, E, k)) + there + back,
             call_seconds(cost::route_backward(B, T, E, k)) + back +
-                call_seconds(cost::combine_backward(B, T, k, C))};
+                call_seconds(cost::unpermute_backward(B, T, k, C))};
   }
 
   void add_blocks(StageSeconds& t) const {

@@ -235,9 +235,9 @@ class Decoder {
     s.rows.row = rows_of(s.rows.row, R);
     for (Tensor* x : {&s.rows.from, &s.inp, &s.fc, &s.act, &s.out}) *x = x->first(R * k);
     router_forward(ctx, r, a.norm, p.router, balance_->bias(block), route_rule(config_.experts));
-    dispatch_forward(ctx, s, a.norm, /*capacity=*/0);
+    permute_forward(ctx, s, a.norm, /*capacity=*/0);
     experts_forward(ctx, s, p);
-    combine_forward(ctx, a.product, s);
+    unpermute_forward(ctx, a.product, s);
   }
 
   /// The head's product, of the wanted rows alone.

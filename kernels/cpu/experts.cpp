@@ -53,9 +53,9 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
   });
 }
 
-void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
-                     Tensor weight) {
-  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
+void unpermute_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
+                       Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_forward, out, y, rows, expert, weight);
   const int32_t *row = rows.row.data<int32_t>(), *e = expert.data<int32_t>();
   const float* w = weight.data<float>();
   dispatch(y, [&]<class From>(From) {
@@ -78,9 +78,9 @@ void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& row
   });
 }
 
-void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
-                      const ExpertRows& rows, Tensor weight) {
-  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
+void unpermute_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                        const ExpertRows& rows, Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_backward, dy, dweight, dout, y, rows, weight);
   const int32_t* row = rows.row.data<int32_t>();
   const float* w = weight.data<float>();
   float* dw = dweight.data<float>();

@@ -323,9 +323,9 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
   });
 }
 
-void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
-                     Tensor weight) {
-  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
+void unpermute_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
+                       Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_forward, out, y, rows, expert, weight);
   dispatch(y.dtype, [&]<class From>(Type<From>) {
     const Joined<From> from{.y = device_data<From>(y),
                             .rows = device_rows(rows),
@@ -347,9 +347,9 @@ void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& row
   });
 }
 
-void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
-                      const ExpertRows& rows, Tensor weight) {
-  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
+void unpermute_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                        const ExpertRows& rows, Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_backward, dy, dweight, dout, y, rows, weight);
   dispatch(y.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dy, dout, y}, [&]<int W>(Width<W>) {
       launch(ctx, combine_back<W, T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads,

@@ -90,9 +90,9 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
   });
 }
 
-void combine_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
-                     Tensor weight) {
-  const Extents s = check_shapes(Op::combine_forward, out, y, rows, expert, weight);
+void unpermute_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows& rows, Tensor expert,
+                       Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_forward, out, y, rows, expert, weight);
   const int32_t *row = rows.row.data<int32_t>(), *e = expert.data<int32_t>();
   dispatch(out, [&]<class Real>(Real) {
     const Real* w = weight.data<Real>();
@@ -108,9 +108,9 @@ void combine_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows& rows, T
   });
 }
 
-void combine_backward(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
-                      const ExpertRows& rows, Tensor weight) {
-  const Extents s = check_shapes(Op::combine_backward, dy, dweight, dout, y, rows, weight);
+void unpermute_backward(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                        const ExpertRows& rows, Tensor weight) {
+  const Extents s = check_shapes(Op::unpermute_backward, dy, dweight, dout, y, rows, weight);
   dispatch(y, [&]<class Real>(Real) {
     for (int64_t pair = 0; pair < s.B * s.T * s.k; ++pair) {
       const int64_t row = rows.row.data<int32_t>()[pair];

@@ -172,16 +172,16 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
                          .dweight = unwritten(arena, Dtype::F32, choices)};
     const Tensor inp = sheet.drawn(arena, "inp", tokens, micro);
     const ExpertActs acts = layers.acts(0, chosen);
-    dispatch_forward(ctx, acts, inp, capacity);
+    permute_forward(ctx, acts, inp, capacity);
     experts_forward(ctx, acts, w);
-    combine_forward(ctx, out, acts);
+    unpermute_forward(ctx, out, acts);
     sheet.bits(fmt::format("expert/micro-batch {}: out", micro), out);
     // Another block has used the memory that blocks share.
     for (const Tensor& x : {acts.inp, acts.drows, acts.dfc, acts.dact})
       std::fill_n(x.data<float>(), x.size(), std::numeric_limits<float>::quiet_NaN());
-    combine_backward(ctx, acts, sheet.drawn(arena, "dout", tokens, micro));
+    unpermute_backward(ctx, acts, sheet.drawn(arena, "dout", tokens, micro));
     experts_backward(ctx, dw, acts, inp, w, micro == 0 ? Into::Write : Into::Add);
-    dispatch_backward(ctx, dinp, acts);
+    permute_backward(ctx, dinp, acts);
     sheet.bits(fmt::format("expert/micro-batch {}: dinp", micro), dinp);
     sheet.bits(fmt::format("expert/micro-batch {}: dfc", micro), dw.fc);
     sheet.bits(fmt::format("expert/micro-batch {}: dproj", micro), dw.proj_w);

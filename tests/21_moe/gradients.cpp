@@ -45,9 +45,9 @@ class Layer {
     const RouterActs r = routers_.acts(0);
     const ExpertActs s = layers_.acts(0, r.chosen);
     router_forward(ctx_, r, inp_, w_.router, {}, rule());
-    dispatch_forward(ctx_, s, inp_, routers_.capacity());
+    permute_forward(ctx_, s, inp_, routers_.capacity());
     experts_forward(ctx_, s, w_);
-    combine_forward(ctx_, out_, s);
+    unpermute_forward(ctx_, out_, s);
     double sum = 0;
     for (int64_t i = 0; i < out_.size(); ++i)
       sum += dout_.data<double>()[i] * out_.data<double>()[i];
@@ -61,9 +61,9 @@ class Layer {
     loss();
     const RouterActs r = routers_.acts(0);
     const ExpertActs s = layers_.acts(0, r.chosen);
-    combine_backward(ctx_, s, dout_);
+    unpermute_backward(ctx_, s, dout_);
     experts_backward(ctx_, dw_, s, inp_, w_, Into::Write);
-    dispatch_backward(ctx_, dinp_, s);
+    permute_backward(ctx_, dinp_, s);
     router_backward(ctx_, of_router_, dw_.router, r, inp_, w_.router, rule(),
                     {.balance = case_.balance, .z = case_.z}, Into::Write);
     for (int64_t i = 0; i < dinp_.size(); ++i)

@@ -99,12 +99,12 @@ Made alone(int64_t capacity) {
   const Tensor out = b.zeros(inp.shape), dinp = b.zeros(inp.shape), more = b.zeros(inp.shape);
   const RouteRule rule = route_rule(gpt.experts);
   router_forward(b.ctx, r, inp, p.router, {}, rule);
-  dispatch_forward(b.ctx, s, inp, capacity);
+  permute_forward(b.ctx, s, inp, capacity);
   experts_forward(b.ctx, s, p);
-  combine_forward(b.ctx, out, s);
-  combine_backward(b.ctx, s, dout);
+  unpermute_forward(b.ctx, out, s);
+  unpermute_backward(b.ctx, s, dout);
   experts_backward(b.ctx, g, s, inp, p, Into::Write);
-  dispatch_backward(b.ctx, dinp, s);
+  permute_backward(b.ctx, dinp, s);
   router_backward(b.ctx, more, g.router, r, inp, p.router, rule, kLosses, Into::Write);
   residual_backward_input(b.ctx, dinp, more);
   return {floats(out), floats(dinp), floats(flat), grad_norm(b.ctx, flat, layout, b.limbs)};
@@ -168,18 +168,18 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
   router_forward(b.ctx, r, inp, p.experts.router, {}, rule);
   exchange.choose(b.ctx, x);
   exchange.to_owners(b.ctx, x, x.inp, inp);
-  dispatch_forward(b.ctx, s, x.inp, shape.most);
+  permute_forward(b.ctx, s, x.inp, shape.most);
   experts_forward(b.ctx, s, p.experts);
-  combine_forward(b.ctx, x.out, s);
+  unpermute_forward(b.ctx, x.out, s);
   exchange.to_origins(b.ctx, x, out, x.out);
 
   grads->begin(0, 1);
   grads->begin_section(b.ctx, layout.expert_section(0));
   const BlockTensors& g = grads->view().blocks[0];
   exchange.to_owners(b.ctx, x, x.dout, dout);
-  combine_backward(b.ctx, s, x.dout);
+  unpermute_backward(b.ctx, s, x.dout);
   experts_backward(b.ctx, g.experts, s, x.inp, p.experts, Into::Write);
-  dispatch_backward(b.ctx, x.out, s);
+  permute_backward(b.ctx, x.out, s);
   exchange.to_origins(b.ctx, x, r.chosen.dweight, x.chosen.dweight);
   exchange.to_origins(b.ctx, x, dinp, x.out);
   if (mistake == Mistake::GradientsTimesEp)

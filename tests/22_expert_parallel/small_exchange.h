@@ -46,11 +46,11 @@ struct SmallExchange {
     std::fill_n(x.own.weight.data<float>(), T * k, 1.0f);
     exchange.choose(ctx, x);
     exchange.to_owners(ctx, x, x.inp, inp);
-    dispatch_forward(ctx, s, x.inp, T);
+    permute_forward(ctx, s, x.inp, T);
   }
   /// Adds outputs by token into x.out, and returns the sums of own tokens (1,T,1).
   Tensor join() {
-    combine_forward(ctx, x.out, s);
+    unpermute_forward(ctx, x.out, s);
     const Tensor out = arena.alloc(Mem::Workspace, "out", Dtype::F32, {1, T, 1});
     exchange.to_origins(ctx, x, out, x.out);
     return out;

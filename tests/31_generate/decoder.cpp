@@ -97,9 +97,9 @@ class Decoding : public ::testing::TestWithParam<Case> {
       const ExpertActs e = layers.acts(size_t(l), r.chosen);
       router_forward(ctx, r, s.norm2, p.experts.router, balance.bias(size_t(l)),
                      route_rule(config.experts));
-      dispatch_forward(ctx, e, s.norm2, 0);
+      permute_forward(ctx, e, s.norm2, 0);
       experts_forward(ctx, e, p.experts);
-      combine_forward(ctx, a.product, e);
+      unpermute_forward(ctx, a.product, e);
       residual_forward(ctx, s.out, s.mid, a.product, {});
     }
     mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);

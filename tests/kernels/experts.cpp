@@ -106,7 +106,7 @@ TEST_P(Experts, NaNLogitsStayNaN) {
         ASSERT_TRUE(e >= 0 && e < E && (i % takes == 0 || e > r.expert.data<int32_t>()[i - 1]));
       }
       const Tensor out = box.empty({1, T, 4});
-      k.combine_forward(ctx, out, y, sorted(box, r.expert, E), r.expert, r.weight);
+      k.unpermute_forward(ctx, out, y, sorted(box, r.expert, E), r.expert, r.weight);
       for (int64_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(at(out, i)), i / 4 == 2);
       EXPECT_TRUE(std::isnan(at(r.losses, 0)) && std::isnan(at(r.losses, 1)));
     }
@@ -149,7 +149,7 @@ TEST_P(Experts, ElsewhereHasNoRow) {
   EXPECT_EQ(used(rows), 12);
   for (int64_t i = 0; i < 20; ++i)
     EXPECT_EQ(rows.row.data<int32_t>()[i] == kNoRow, is_elsewhere(i));
-  k.combine_forward(ctx, out, box.filled({20, 3}, 1), rows, expert, {});
+  k.unpermute_forward(ctx, out, box.filled({20, 3}, 1), rows, expert, {});
   for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(is_minus_zero(at(out, i)), i < 3) << i;
 }
 
@@ -160,7 +160,7 @@ TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
                weight = box.random(sums, {B, T, takes}, 0.1, 1);
   const Tensor y = spread(box, {B * T * takes, C}), whole = box.empty(sums, {B, T, C});
   const ExpertRows all = sorted(box, expert, E, 12);
-  k.combine_forward(ctx, whole, y, all, expert, weight);
+  k.unpermute_forward(ctx, whole, y, all, expert, weight);
   const auto joined = [&](int64_t own, bool aligned) {
     std::vector<Tensor> parts;
     for (int64_t first = aligned ? 0 : 1 - own; first < E; first += own) {
@@ -174,7 +174,7 @@ TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
         e = here ? static_cast<int32_t>(e - first) : kElsewhere;
       }
       parts.push_back(box.empty(sums, {B, T, C}));
-      k.combine_forward(ctx, parts.back(), y, part, mine, weight);
+      k.unpermute_forward(ctx, parts.back(), y, part, mine, weight);
     }
     return join(parts);
   };

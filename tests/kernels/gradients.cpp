@@ -205,16 +205,16 @@ TEST_F(Gradients, Experts) {
   const auto loss = [&] {
     k.gather_rows(ctx, inp, x, rows);
     k.grouped_matmul_forward(ctx, y, inp, w, rows, 2);
-    k.combine_forward(ctx, out, y, rows, expert, weight);
+    k.unpermute_forward(ctx, out, y, rows, expert, weight);
     return dot(out, dout);
   };
   loss();
   const Tensor dy = box.empty(y.shape), dinp = box.empty(inp.shape), dx = box.empty(x.shape);
   const Tensor dweight = box.empty(weight.shape), dw = box.empty(w.shape);
-  k.combine_backward(ctx, dy, dweight, dout, y, rows, weight);
+  k.unpermute_backward(ctx, dy, dweight, dout, y, rows, weight);
   k.grouped_matmul_backward_input(ctx, dinp, dy, w, rows, 2);
   k.grouped_matmul_backward_weight(ctx, dw, dy, inp, rows, Into::Write);
-  k.combine_forward(ctx, dx, dinp, rows, expert, {});
+  k.unpermute_forward(ctx, dx, dinp, rows, expert, {});
   expect_gradient("dweight", dweight, weight, loss);
   expect_gradient("dw", dw, w, loss);
   expect_gradient("dx", dx, x, loss);

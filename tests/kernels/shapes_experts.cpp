@@ -58,12 +58,12 @@ TEST_P(ExpertShapes, Dtypes) {
   const auto half = [&](Shape shape) { return box.zeros(Dtype::BF16, shape); };
   const Tensor expert = choices(box, 1, 3, 2, 4), weight = make({1, 3, 2});
   const ExpertRows rows = sorted(box, expert, 4);
-  EXPECT_NO_THROW(k.combine_forward(ctx, make({1, 3, 5}), half({6, 5}), rows, expert, weight));
-  EXPECT_NO_THROW(k.combine_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, weight));
+  EXPECT_NO_THROW(k.unpermute_forward(ctx, make({1, 3, 5}), half({6, 5}), rows, expert, weight));
+  EXPECT_NO_THROW(k.unpermute_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, weight));
   if (k.name == std::string("ref")) return;  // it widens all that is narrow, and then looks
-  refused("combine_forward: out is BF16, must be F32 or F32 beside y (F32)", k.combine_forward,
+  refused("unpermute_forward: out is BF16, must be F32 or F32 beside y (F32)", k.unpermute_forward,
           half({1, 3, 5}), make({6, 5}), rows, expert, weight);
-  refused("combine_forward: weight is BF16, must be F32 beside y (BF16)", k.combine_forward,
+  refused("unpermute_forward: weight is BF16, must be F32 beside y (BF16)", k.unpermute_forward,
           half({1, 3, 5}), half({6, 5}), rows, expert, half({1, 3, 2}));
   refused("route_backward: dlogits is BF16, must be F32", k.route_backward, half({1, 3, 4}), weight,
           expert, half({1, 3, 4}), whole({1, 4}), half({1, 3, 4}), {}, 0, 0);

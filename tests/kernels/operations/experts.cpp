@@ -112,18 +112,18 @@ TEST_F(Experts, GatherAndCombine) {
         for (const Dtype of : {dtype, Dtype::F32}) {
           const Tensor sum = out(of, {B, T, C}), sums = exact.empty({B, T, C});
           const Tensor terms = exact.empty({B, T, C});
-          k.combine_forward(ctx, sum, up(y), device, up(expert), up(w));
-          ref.combine_forward(exact.ctx(), sums, wide(y), want, expert, wide(w));
-          ref.combine_forward(exact.ctx(), terms, size(y), want, expert, size(w));
+          k.unpermute_forward(ctx, sum, up(y), device, up(expert), up(w));
+          ref.unpermute_forward(exact.ctx(), sums, wide(y), want, expert, wide(w));
+          ref.unpermute_forward(exact.ctx(), terms, size(y), want, expert, size(w));
           expect_near("combined", sum, sums, [&](int64_t i) { return 4 * kRound * at(terms, i); });
           const Tensor tree = host.empty(of, {B, T, C});  // the same order of sums
-          host.kernels().combine_forward(host.ctx(), tree, y, want, expert, w);
+          host.kernels().unpermute_forward(host.ctx(), tree, y, want, expert, w);
           expect_same(sum, tree, "combined");
         }
       const Tensor dout = host.random(dtype, {B, T, C}), dy = up(y), dys = wide(y);
       const Tensor dweight = out(Dtype::F32, weight.shape), dweights = exact.empty(weight.shape);
-      k.combine_backward(ctx, dy, dweight, up(dout), up(y), device, up(weight));
-      ref.combine_backward(exact.ctx(), dys, dweights, wide(dout), wide(y), want, wide(weight));
+      k.unpermute_backward(ctx, dy, dweight, up(dout), up(y), device, up(weight));
+      ref.unpermute_backward(exact.ctx(), dys, dweights, wide(dout), wide(y), want, wide(weight));
       expect_near("dy", dy, dys, [](int64_t) { return 2 * kRound; });
       expect_near("dweight", dweight, dweights,
                   [C = C](int64_t) { return kRound * (double(C) / 16 + 8) * double(C); });
