@@ -91,7 +91,7 @@ class GatherAttention : public PieceAttention {
     return flat(rows_of(x, {i * s.own.T / 2, (i + 1) * s.own.T / 2}));
   }
 
-  SoftmaxOfSome sum_;
+  PartialSoftmax sum_;
   Tensor kv_, dkv_;  ///< (1,T,2*NKV*HS) of all ranks; dkv is F32
   std::vector<std::unique_ptr<Comm>> groups_;
   std::vector<Collectives> halves_;  ///< of the early runs, and of the late ones

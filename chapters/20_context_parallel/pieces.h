@@ -18,7 +18,7 @@ inline Tensor rows_of(const Tensor& x, Range rows) {
 
 /// A softmax over some keys, for all queries of a rank: o (1,t,C), m, l (1,NH,t). Others call it a
 /// block's output with its log-sum-exp. In backward the memory of o holds dq.
-struct SoftmaxOfSome {
+struct PartialSoftmax {
   Tensor o, m, l;
 };
 
@@ -31,7 +31,7 @@ class PieceAttention : public SharedAttention {
   static int64_t query_bytes(const ContextShape& s) {
     return size_of(s.dtype) * s.own.size() * s.q();
   }
-  static SoftmaxOfSome alloc_softmax(Arena& arena, const ContextShape& s) {
+  static PartialSoftmax alloc_softmax(Arena& arena, const ContextShape& s) {
     const auto alloc = [&](const char* name, Shape shape) {
       return arena.alloc(Mem::Workspace, name, Dtype::F32, shape);
     };
@@ -60,7 +60,7 @@ class PieceAttention : public SharedAttention {
   }
 
   /// The softmax of this rank's queries over `keys`. kv (1,n,2*NKV*HS) holds these keys.
-  void forward_piece(const Ctx& ctx, const SoftmaxOfSome& to, const Tensor& kv, Range keys) {
+  void forward_piece(const Ctx& ctx, const PartialSoftmax& to, const Tensor& kv, Range keys) {
     const Span span(ctx, "attention_piece_forward");
     count_pairs(ctx, /*back=*/false, s.NH, s.own.pairs(keys));
     ctx.kernels->attention_piece_forward(ctx, to.o, to.m, to.l, q_, kv, s.own.place(keys.begin));

@@ -69,7 +69,7 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
     }
-    const SoftmaxOfSome& sum = softmaxes_[tree.total()];
+    const PartialSoftmax& sum = softmaxes_[tree.total()];
     ctx.kernels->attention_finish(ctx, saved.att, saved.lse, sum.o, sum.m, sum.l);
   }
 
@@ -149,7 +149,7 @@ class RingAttention : public PieceAttention {
   }
 
   void merge(const Ctx& ctx, size_t to, size_t from) const {
-    const SoftmaxOfSome &a = softmaxes_[to], &b = softmaxes_[from];
+    const PartialSoftmax &a = softmaxes_[to], &b = softmaxes_[from];
     ctx.kernels->attention_merge(ctx, a.o, a.m, a.l, b.o, b.m, b.l);
   }
   static void add(const Ctx& ctx, const Tensor& to, const Tensor& from) {
@@ -163,10 +163,10 @@ class RingAttention : public PieceAttention {
             [&](size_t to, size_t from) { add(ctx, gradients_[to], gradients_[from]); });
   }
 
-  CommStream stream_;                     ///< of this ring; it has a thread of its own
-  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS), [n % 2] in step n; leaving_ is F32
-  std::vector<SoftmaxOfSome> softmaxes_;  ///< those that wait; in backward, o is dq
-  std::vector<Tensor> gradients_;         ///< of own keys, those that wait; shaped as leaving_
+  CommStream stream_;                      ///< of this ring; it has a thread of its own
+  std::array<Tensor, 2> kv_, leaving_;     ///< (1,t,2*NKV*HS), [n % 2] in step n; leaving_ is F32
+  std::vector<PartialSoftmax> softmaxes_;  ///< those that wait; in backward, o is dq
+  std::vector<Tensor> gradients_;          ///< of own keys, those that wait; shaped as leaving_
 };
 
 }  // namespace ladder

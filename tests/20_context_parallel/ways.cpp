@@ -74,18 +74,18 @@ class Ways : public ::testing::Test {
       const LocalTokens tokens{T, cp, rank, TokenOrder::Zigzag};
       const Shape statistic{1, gpt.heads, tokens.size()};
       const Tensor own = bench.own(tokens, qkv), q = taken(own, 0, r * HS);
-      std::vector<SoftmaxOfSome> parts;
+      std::vector<PartialSoftmax> parts;
       for (int64_t step = 0; step < cp; ++step)
         for (const int64_t i : tokens.runs_of((rank - step + cp) % cp)) {
           const Range run = tokens.run(i);
-          const SoftmaxOfSome part{bench.empty(q.shape), bench.empty(statistic),
-                                   bench.empty(statistic)};
+          const PartialSoftmax part{bench.empty(q.shape), bench.empty(statistic),
+                                    bench.empty(statistic)};
           k.attention_piece_forward(bench.ctx, part.o, part.m, part.l, q,
                                     taken(rows_of(qkv, run), r * HS, 2 * HS),
                                     tokens.place(run.begin));
           parts.push_back(part);
         }
-      const SoftmaxOfSome& sum = parts[0];
+      const PartialSoftmax& sum = parts[0];
       for (size_t i = 1; i < parts.size(); ++i)
         k.attention_merge(bench.ctx, sum.o, sum.m, sum.l, parts[i].o, parts[i].m, parts[i].l);
       const Tensor att = bench.empty(q.shape), lse = bench.empty(statistic);
