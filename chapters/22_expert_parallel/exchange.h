@@ -188,7 +188,7 @@ class Exchange {
   }
   /// For each row that leaves: its token, and which experts of its owner the token takes, numbered
   /// from the owner's first. A choice keeps its place among the token's k.
-  void write_choices(const Travelers& sent) const {
+  void write_choices(const RowMap& sent) const {
     for (int64_t owner = 0; owner < s.ep; ++owner)
       for (int64_t row = sent.begins()[static_cast<size_t>(owner)];
            row < sent.begins()[static_cast<size_t>(owner) + 1]; ++row) {
@@ -221,15 +221,15 @@ class Exchange {
   }
   /// Packs rows of `from` into `leaving`, exchanges them, and adds up in `to` what is `arriving`.
   /// from, to: a row of N numbers for each token of their side
-  void travel(const Ctx& ctx, Tensor to, const Travelers& to_rows, Tensor arriving, Tensor from,
-              const Travelers& from_rows, Tensor leaving) {
+  void travel(const Ctx& ctx, Tensor to, const RowMap& to_rows, Tensor arriving, Tensor from,
+              const RowMap& from_rows, Tensor leaving) {
     // The memory is F32 and has columns for the widest rows. These rows may be narrower.
-    const auto room = [&](Tensor memory, const Travelers& all) {
+    const auto as_rows = [&](Tensor memory, const RowMap& all) {
       memory.dtype = from.dtype;
       memory.shape = {all.rows.from.size(), from.dim(2)};
       return memory;
     };
-    const Tensor in = room(arriving, to_rows), out = room(leaving, from_rows);
+    const Tensor in = as_rows(arriving, to_rows), out = as_rows(leaving, from_rows);
     ctx.kernels->gather_rows(ctx, out, from, from_rows.rows);
     ctx.synchronize();  // the host reads begins
     count_.bytes += from_rows.others(group_->rank()) * out.dim(1) * size_of(out.dtype);

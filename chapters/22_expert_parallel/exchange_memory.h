@@ -64,7 +64,7 @@ struct ExchangeShape {
 
 /// Which rows travel, seen from one end: the splits of an all-to-all-v, and how rows are permuted
 /// for it. The kernels see the ranks at the other end as experts.
-struct Travelers {
+struct RowMap {
   ExpertRows rows;  ///< sorted by those ranks, then by token
   Tensor peer;      ///< (B,T,w) I32: those ranks of each token, ascending, then kElsewhere
 
@@ -84,11 +84,11 @@ struct Travelers {
 /// What one block keeps of an exchange. All blocks share the members after the empty line. Here
 /// `own` is this rank's tokens; in ExchangeShape it is this rank's experts.
 struct Exchanged {
-  Choices own;        ///< as an origin: what the router has chosen
-  Travelers sent;     ///< as an origin; peer (B,T,w): the owners of each token
-  Travelers arrived;  ///< as an owner; peer (ep B,T,1): the origin of each token that has come
-  Choices chosen;     ///< (ep B,T,k), as an owner: its experts, numbered from its first
-  Tensor inp;         ///< (ep B,T,C), the tokens that have arrived
+  Choices own;     ///< as an origin: what the router has chosen
+  RowMap sent;     ///< as an origin; peer (B,T,w): the owners of each token
+  RowMap arrived;  ///< as an owner; peer (ep B,T,1): the origin of each token that has come
+  Choices chosen;  ///< (ep B,T,k), as an owner: its experts, numbered from its first
+  Tensor inp;      ///< (ep B,T,C), the tokens that have arrived
 
   Tensor out;   ///< (ep B,T,C) F32, what an owner sends back: its sums, also in backward
   Tensor dout;  ///< (ep B,T,C), the gradient of the sums, which has arrived
@@ -104,10 +104,10 @@ inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exc
   };
   const auto travelers = [&](int64_t sequences, int64_t peers) {
     const Shape shape{sequences, o.T, peers};
-    return Travelers{.rows{.offsets = ids("travel.offsets", {s.ep + 1}),
-                           .row = ids("travel.row", shape),
-                           .from = ids("travel.from", {shape.size()})},
-                     .peer = ids("travel.peer", shape)};
+    return RowMap{.rows{.offsets = ids("travel.offsets", {s.ep + 1}),
+                        .row = ids("travel.row", shape),
+                        .from = ids("travel.from", {shape.size()})},
+                  .peer = ids("travel.peer", shape)};
   };
   Exchanged x = first;
   x.sent = travelers(s.B, s.w());
