@@ -83,9 +83,9 @@ class Exchange {
   /// The router has chosen x.own. From this: which rows travel, and on the other side x.chosen of
   /// the tokens that arrive. A full expert drops tokens here, sequence by sequence, so they do not
   /// travel.
-  void choose(const Ctx& ctx, const Exchanged& x) {
+  void exchange_routing(const Ctx& ctx, const Exchanged& x) {
     const Span span(ctx, "choose_owners");
-    take(HostCopy::of(ctx, x.own.expert).tensor(), x.sent.peer);
+    drop_and_list_owners(HostCopy::of(ctx, x.own.expert).tensor(), x.sent.peer);
     ctx.kernels->expert_rows(ctx, x.sent.rows, x.sent.peer, /*capacity=*/0);
     ctx.synchronize();  // the host reads these rows
     write_choices(x.sent);
@@ -167,7 +167,7 @@ class Exchange {
   /// same, each in its place. It is kElsewhere where a full expert drops the token, and in the
   /// sequences after the n-th. peer (n,T,w), w = min(k, ep): the owners of what each token takes,
   /// each once, then kElsewhere. Owners ascend, since a token's choices do.
-  void take(Tensor expert, Tensor peer) {
+  void drop_and_list_owners(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
     int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();
     std::fill_n(taken, taken_.size(), kElsewhere);

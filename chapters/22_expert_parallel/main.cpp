@@ -185,10 +185,11 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const Exchanged x = m.exchange.acts(l, r.chosen);
   const ExpertActs s = m.experts.acts(l, x.chosen);
   router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
-  m.exchange.choose(ctx, x);  // sends counts, choices and factors w_e; full experts drop tokens
+  m.exchange.exchange_routing(
+      ctx, x);  // sends counts, choices and factors w_e; full experts drop tokens
   m.exchange.to_owners(ctx, x, x.inp, inp);
-  // choose() has left an expert at most `most` tokens of a sequence, c in the README. So this drops
-  // none, and M rows are enough.
+  // exchange_routing() has left an expert at most `most` tokens of a sequence, c in the README. So
+  // this drops none, and M rows are enough.
   permute_forward(ctx, s, x.inp, m.layout.exchange.most);
   experts_forward(ctx, s, p);
   unpermute_forward(ctx, x.out, s);

@@ -147,7 +147,7 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   draw_choices(Random(sheet.seed() + 7919 * stream, "choices"), own.expert, c.gpt.experts.count);
   fill(sheet, own.weight, "weight", rank);
   const Exchanged x = exchange.acts(0, own);
-  exchange.choose(ctx, x);
+  exchange.exchange_routing(ctx, x);
   const auto place = [&](const char* gate, const char* what) {
     return fmt::format("{}/rank {}: {}", gate, rank, what);
   };
@@ -190,7 +190,7 @@ void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
                     .weight = own.weight.slice(c.B - 1, 1),
                     .dweight = {}};
   const Exchanged y = exchange.acts(0, one);
-  exchange.choose(ctx, y);
+  exchange.exchange_routing(ctx, y);
   log.end_step({.step = 1, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
   exchange.report(log, world);
   const auto later = [&](const char* what) {

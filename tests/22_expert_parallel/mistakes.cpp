@@ -166,7 +166,7 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
   const Tensor inp = own("inp"), dout = own("dout");
   const Tensor out = b.zeros(inp.shape), more = b.zeros(inp.shape), dinp = b.zeros(inp.shape);
   router_forward(b.ctx, r, inp, p.experts.router, {}, rule);
-  exchange.choose(b.ctx, x);
+  exchange.exchange_routing(b.ctx, x);
   exchange.to_owners(b.ctx, x, x.inp, inp);
   permute_forward(b.ctx, s, x.inp, shape.most);
   experts_forward(b.ctx, s, p.experts);

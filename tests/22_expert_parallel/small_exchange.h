@@ -44,7 +44,7 @@ struct SmallExchange {
     std::iota(inp.data<float>(), inp.data<float>() + T, first);
     std::ranges::copy(chosen, x.own.expert.data<int32_t>());
     std::fill_n(x.own.weight.data<float>(), T * k, 1.0f);
-    exchange.choose(ctx, x);
+    exchange.exchange_routing(ctx, x);
     exchange.to_owners(ctx, x, x.inp, inp);
     permute_forward(ctx, s, x.inp, T);
   }
