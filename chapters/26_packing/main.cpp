@@ -85,7 +85,7 @@ struct Memory {
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   BundleBatch batch{arena, o.packing, layout.batch, layout.micro, layout.gpt.seq_len};
-  RowPlace place{o.packing, layout.gpt.seq_len};
+  RowCursor place{o.packing, layout.gpt.seq_len};
   PackCounts packed = {}, last = {};  // counts of all steps, and of the last step
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);

@@ -29,12 +29,12 @@ class PackedText {
 
   /// Fills the batch with the next bundles, and moves `place` behind them. Without --documents
   /// `seed` and `step` choose the rows.
-  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step) {
+  void draw(BundleBatch& batch, RowCursor& place, uint64_t seed, int64_t step) {
     draw(batch, place, seed, step, 0, batch.size());
   }
   /// For chapter 27: the same on one of several ranks. Of the `all` bundles of the step, this
   /// rank's batch gets those from `first` on; `place` moves behind all of them.
-  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step, int64_t first,
+  void draw(BundleBatch& batch, RowCursor& place, uint64_t seed, int64_t step, int64_t first,
             int64_t all) {
     if (text_) return text_->draw(batch.rows(), seed, step, first);
     batch.clear();

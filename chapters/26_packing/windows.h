@@ -22,10 +22,10 @@
 namespace ladder {
 
 /// A cursor: where the next row is. A checkpoint holds it.
-class RowPlace {
+class RowCursor {
  public:
   /// @param T tokens of a row
-  RowPlace(const PackOptions& options, int64_t T)
+  RowCursor(const PackOptions& options, int64_t T)
       : on_(options.documents),
         end_of_text_(options.end_of_text ? nlohmann::json(*options.end_of_text) : nullptr),
         plan_(fmt::format("--pack {} --pack-window {} --row-documents {} --seq-len {}",
@@ -123,7 +123,7 @@ class DocumentWindows {
   const DocumentFile& file() const { return file_; }
 
   /// The pieces of the row at `place`, which then is the place of the row after it.
-  std::vector<Piece> next(RowPlace& place) {
+  std::vector<Piece> next(RowCursor& place) {
     while (place.row >= window(place.window).size()) {
       ++place.window;
       place.row = 0;

@@ -40,11 +40,11 @@
 namespace ladder {
 
 /// Where the next row is. Without --sources it is a place of chapter 26.
-class OrderPlace : public RowPlace {
+class OrderPlace : public RowCursor {
  public:
   /// @param options must outlive it
   OrderPlace(const SourceOptions& options, const PackOptions& packing, int64_t T, uint64_t seed_)
-      : RowPlace(packing, T),
+      : RowCursor(packing, T),
         seed(seed_),
         counts_at_begin(options.sources.size()),
         counts_at_end(counts_at_begin),
@@ -75,7 +75,7 @@ class OrderPlace : public RowPlace {
   std::string name() const { return options_->on() ? kOrderState : kDocumentsState; }
 
   nlohmann::json state() const {
-    nlohmann::json state = RowPlace::state();
+    nlohmann::json state = RowCursor::state();
     const std::vector<SourceFiles>& sources = options_->sources;
     if (sources.empty()) return state;
     state["seed"] = seed;
@@ -94,7 +94,7 @@ class OrderPlace : public RowPlace {
   /// @throws UserError if the order would be another; it names what has changed
   void set_state(const nlohmann::json& state) {
     const std::vector<SourceFiles>& sources = options_->sources;
-    if (sources.empty()) return RowPlace::set_state(state);
+    if (sources.empty()) return RowCursor::set_state(state);
     const nlohmann::json& all = state.at("sources");
     if (all.size() != sources.size())
       throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources.size());
@@ -117,7 +117,7 @@ class OrderPlace : public RowPlace {
       then.targets[s] = count_in(all[s].at("targets"));
     }
     then.seed = state.at("seed");
-    then.RowPlace::set_state(state);
+    then.RowCursor::set_state(state);
     *this = then;
   }
 

@@ -157,7 +157,7 @@ void run_no_sources(Sheet& sheet) {
   place.row = 2;
   sheet.text("resume/no sources: state", place.state().dump());
   OrderPlace loaded(none, files.packing, files.gpt.seq_len, 1);
-  loaded.set_state(place.RowPlace::state());
+  loaded.set_state(place.RowCursor::state());
   sheet.text("resume/no sources: place", fmt::format("{} {}", loaded.window, loaded.row));
 }
 

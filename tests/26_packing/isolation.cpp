@@ -23,7 +23,7 @@ class Isolation : public ::testing::TestWithParam<const char*> {
     for (const std::string& one : documents) text += one + "\n";
     write_file(home_ / "text.txt", text);
     PackedText packed({.path = home_ / "text.txt", .seq_len = kRow, .vocab = gpt_.vocab}, options_);
-    RowPlace place(options_, kRow);
+    RowCursor place(options_, kRow);
     packed.draw(batch_, place, /*seed=*/1, /*step=*/0);
     const Bundles all = batch_.slice(0, kB);
     forward(all, mask);
