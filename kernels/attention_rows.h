@@ -73,7 +73,7 @@ struct TokenRun {
 
 /// The two runs of a piece's queries. If the second follows directly on the first, they become one
 /// run, and the other is empty.
-constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_t Tq) {
+constexpr std::array<TokenRun, 2> query_runs(const AttentionPositions& place, int64_t Tq) {
   const auto [low, high] = place.queries;
   const int64_t half = Tq / 2;
   if (low + half == high) return {{{{low, low + Tq}, 0}, {{low + Tq, low + Tq}, Tq}}};
@@ -82,7 +82,7 @@ constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_
 
 /// The whole sequence as a piece. `length`, if it is not 0, is that of
 /// DocumentBorders::chunk_length.
-constexpr AttentionPlace whole_sequence(int64_t T, int64_t length = 0) {
+constexpr AttentionPositions whole_sequence(int64_t T, int64_t length = 0) {
   return {length == 0 ? T : length, {0, T / 2}, 0};
 }
 constexpr Extents piece_of(Extents s) {

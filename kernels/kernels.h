@@ -87,7 +87,7 @@ struct AdafactorStep {
 
 /// Where a piece of attention lies in its sequence. Its queries are two runs of tokens, as in
 /// zig-zag order (token_leaves.h): rows [0, Tq / 2) are one run, the other rows are the second.
-struct AttentionPlace {
+struct AttentionPositions {
   int64_t T = 0;                     ///< tokens of the whole sequence
   std::array<int64_t, 2> queries{};  ///< the first token of each run
   int64_t keys = 0;                  ///< the first key
@@ -312,7 +312,7 @@ struct Kernels {
   /// kv holds k, v of a group, group after group.
   /// o(B,Tq,NH*HS):wide m(B,NH,Tq):wide l(B,NH,Tq):wide q(B,Tq,NH*HS) kv(B,Tk,2*NKV*HS) NKV|NH
   void (*attention_piece_forward)(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
-                                  const AttentionPlace&);
+                                  const AttentionPositions&);
 
   /// Adds later keys (o', m', l') to those of (o, m, l). With M = max(m, m'):
   /// (o, l) = exp(m - M) (o, l) + exp(m' - M) (o', l'); m = M. Absent ones are skipped
@@ -330,7 +330,7 @@ struct Kernels {
   /// dq(B,Tq,NH*HS):wide dkv(B,Tk,2*NKV*HS):wide dout(B,Tq,NH*HS) q(B,Tq,NH*HS) kv(B,Tk,2*NKV*HS)
   /// out(B,Tq,NH*HS) lse(B,NH,Tq):wide NKV|NH
   void (*attention_piece_backward)(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
-                                   Tensor kv, Tensor out, Tensor lse, const AttentionPlace&);
+                                   Tensor kv, Tensor out, Tensor lse, const AttentionPositions&);
 
   // ---- attention of a text that still grows (chapter 31) ----------------------------------
   /// The rows of `out` that attention_forward computes for tokens first, first + 1, ... of a

@@ -33,7 +33,7 @@ struct Arguments {
   std::array<int64_t, 3> numbers{};
   int tensor_count = 0, number_count = 0;
   const Ctx* ctx = nullptr;
-  const AttentionPlace* place = nullptr;
+  const AttentionPositions* place = nullptr;
 
   void add(const Tensor& x) { tensors[static_cast<size_t>(tensor_count++)] = &x; }
   void add(const ExpertRows& rows) {
@@ -43,7 +43,7 @@ struct Arguments {
   }
   void add(std::integral auto n) { numbers[static_cast<size_t>(number_count++)] = n; }
   void add(const Ctx& c) { ctx = &c; }
-  void add(const AttentionPlace& p) { place = &p; }
+  void add(const AttentionPositions& p) { place = &p; }
   void add(const CachedPlace& p) {
     add(p.first);
     add(p.T);
@@ -53,7 +53,7 @@ struct Arguments {
 Extents check_shapes(Op op, const Arguments& given);
 
 /// Takes the operands of an operation in the order of kernels.h, and the numbers among them. Losses
-/// take the Ctx first, and pieces of attention the AttentionPlace last. Returns the extents.
+/// take the Ctx first, and pieces of attention the AttentionPositions last. Returns the extents.
 /// @throws CheckError if a dtype or an extent is not what the operation declares
 template <class... Args>
 Extents check_shapes(Op op, const Args&... args) {

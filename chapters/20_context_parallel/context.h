@@ -68,7 +68,7 @@ struct LocalTokens {
   }
   /// The place of a piece: this rank's queries, and keys from `first` on. By these positions the
   /// kernel masks: a query attends to keys up to its own token (causal attention).
-  AttentionPlace place(int64_t first) const {
+  AttentionPositions place(int64_t first) const {
     return {T, {tokens(0).begin, tokens(1).begin}, first};
   }
   /// The number of pairs of a query of this rank and one of `keys` that it sees, in one head.

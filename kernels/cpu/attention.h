@@ -63,7 +63,7 @@ struct Piece {
   std::vector<TokenBlock> queries, keys;
   bool cached = false;  ///< there may be far more keys than queries
 
-  Piece(const Extents& shape, const AttentionPlace& place, bool together)
+  Piece(const Extents& shape, const AttentionPositions& place, bool together)
       : s(shape),
         at(together ? AttentionColumns::together(s.NKV, r()) : AttentionColumns::apart(s.NKV, r())),
         T(place.T),

@@ -346,7 +346,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
 }
 
 void attention_piece_backward(const Ctx& ctx, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
-                              Tensor kv, Tensor out, Tensor lse, const AttentionPlace& place) {
+                              Tensor kv, Tensor out, Tensor lse, const AttentionPositions& place) {
   const Piece piece(
       check_shapes(Op::attention_piece_backward, dq, dkv, dout, q, kv, out, lse, place), place,
       false);

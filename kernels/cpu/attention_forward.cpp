@@ -302,7 +302,7 @@ void attention_cached(const Ctx& ctx, Tensor out, Tensor qkv, Tensor cache, int6
 }
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
-                             const AttentionPlace& place) {
+                             const AttentionPositions& place) {
   refuse_documents(ctx, "attention_piece_forward");
   const Piece piece(check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place), place, false);
   const Extents& s = piece.s;

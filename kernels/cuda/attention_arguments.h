@@ -50,7 +50,7 @@ inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outpu
 }
 
 /// The queries of a piece. A whole sequence is one run.
-inline std::array<QueryRun, 2> runs_of(const Extents& s, const AttentionPlace& place) {
+inline std::array<QueryRun, 2> runs_of(const Extents& s, const AttentionPositions& place) {
   std::array<QueryRun, 2> runs;
   for (size_t i = 0; i < runs.size(); ++i) {
     const TokenRun run = query_runs(place, s.Tq)[i];

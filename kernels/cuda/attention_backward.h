@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
 
 /// dq and dkv have elements To. They are one tensor, as q and kv are then, or two.
 template <class E, class To, class T = typename E::Element>
-void backward(const Ctx& ctx, const Extents& s, const AttentionPlace& place, const Heads& heads,
+void backward(const Ctx& ctx, const Extents& s, const AttentionPositions& place, const Heads& heads,
               To* dq, To* dkv, const T* dout, const T* q, const T* kv, const T* out,
               const float* lse) {
   static_assert(kPadTokens % E::kOwned == 0 && kPadTokens % E::kPartners == 0);
@@ -188,7 +188,7 @@ void attend_backward(const Ctx& ctx, const Extents& s, Tensor dqkv, Tensor dout,
 template <class E>
 void attend_piece_backward(const Ctx& ctx, const Extents& s, Tensor dq, Tensor dkv, Tensor dout,
                            Tensor q, Tensor kv, Tensor out, Tensor lse,
-                           const AttentionPlace& place) {
+                           const AttentionPositions& place) {
   using T = typename E::Element;
   backward<E>(ctx, s, place, heads_of(s, false), device_data<float>(dq), device_data<float>(dkv),
               device_data<T>(dout), device_data<T>(q), device_data<T>(kv), device_data<T>(out),

@@ -26,7 +26,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 }
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
-                             const AttentionPlace& place) {
+                             const AttentionPositions& place) {
   refuse_documents(ctx, "attention_piece_forward");
   const Extents s = check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place);
   check_aligned({o, q, kv});

@@ -180,7 +180,7 @@ void attend_forward(const Ctx& ctx, const Extents& s, Tensor out, Tensor lse, Te
 /// By engine E. o (B,Tq,NH*HS), m, l (B,NH,Tq); q (B,Tq,NH*HS); kv (B,Tk,2*NKV*HS)
 template <class E>
 void attend_piece_forward(const Ctx& ctx, const Extents& s, Tensor o, Tensor m, Tensor l, Tensor q,
-                          Tensor kv, const AttentionPlace& place) {
+                          Tensor kv, const AttentionPositions& place) {
   using T = typename E::Element;
   const Partial results{device_data<float>(o), device_data<float>(m), device_data<float>(l)};
   for (const QueryRun& run : runs_of(s, place))

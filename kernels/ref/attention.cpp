@@ -114,8 +114,8 @@ struct Group {
 
 /// Calls f(group, b, g) for every group of every sequence.
 template <class Real, class F>
-void for_groups(const Extents& s, const AttentionPlace& place, const AttentionColumns& at, Real* q,
-                Real* kv, F&& f) {
+void for_groups(const Extents& s, const AttentionPositions& place, const AttentionColumns& at,
+                Real* q, Real* kv, F&& f) {
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t g = 0; g < s.NKV; ++g) {
       const Group<Real> group{.T = place.T,
@@ -148,7 +148,7 @@ Softmax<Real> over_chunk(const Group<Real>& group, int64_t head, int64_t row, Ra
 
 /// Calls f(row, b, head, softmax) for every query of every head and sequence.
 template <class Real, class F>
-void for_softmaxes(const Extents& s, const AttentionPlace& place, const AttentionColumns& at,
+void for_softmaxes(const Extents& s, const AttentionPositions& place, const AttentionColumns& at,
                    Real* q, Real* kv, F&& f) {
   for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
     for (int64_t i = 0; i < group.r; ++i)
@@ -233,8 +233,8 @@ Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
 
 /// Tensors as in kernels.h. dq may be dkv, and q may be kv.
 template <class Real>
-void backward(const Extents& s, const AttentionPlace& place, const AttentionColumns& at, Real* dq,
-              Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
+void backward(const Extents& s, const AttentionPositions& place, const AttentionColumns& at,
+              Real* dq, Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
   for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
     const HeadColumns of_out{s.NKV, group.r, 0};
     const auto dy = head_rows(dout, of_out, s.Tq, s.HS, b, g);
@@ -302,7 +302,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
   dispatch(out, [&]<class Real>(Real) {
     const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
     Real* x = qkv.data<Real>();
-    const AttentionPlace place = whole_sequence(s.T, ctx.documents.chunk_length);
+    const AttentionPositions place = whole_sequence(s.T, ctx.documents.chunk_length);
     for_softmaxes(s, place, AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
                   [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
                     at.m[at.statistic(b, h, row)] = finish(at.o + at.column(b, h, row), sum);
@@ -321,14 +321,14 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
   const Extents s = piece_of(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
   dispatch(out, [&]<class Real>(Real) {
     Real *x = qkv.data<Real>(), *dx = dqkv.data<Real>();
-    const AttentionPlace place = whole_sequence(s.T, ctx.documents.chunk_length);
+    const AttentionPositions place = whole_sequence(s.T, ctx.documents.chunk_length);
     backward(s, place, AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx, dout.data<Real>(),
              x, x, out.data<Real>(), lse.data<Real>());
   });
 }
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
-                             const AttentionPlace& place) {
+                             const AttentionPositions& place) {
   refuse_documents(ctx, "attention_piece_forward");
   const Extents s = check_shapes(Op::attention_piece_forward, o, m, l, q, kv, place);
   dispatch(q, [&]<class Real>(Real) {
@@ -346,7 +346,7 @@ void attention_cached(const Ctx& ctx, Tensor out, Tensor qkv, Tensor cache, int6
   refuse_documents(ctx, "attention_cached");
   const Extents s =
       piece_of(check_shapes(Op::attention_cached, out, qkv, cache, heads, place), place);
-  const AttentionPlace one_run{place.T, {place.first, place.first + s.Tq / 2}, 0};
+  const AttentionPositions one_run{place.T, {place.first, place.first + s.Tq / 2}, 0};
   dispatch(qkv, [&]<class Real>(Real) {
     const Partials<Real> to{s, out.data<Real>(), nullptr, nullptr};
     for_softmaxes(s, one_run, AttentionColumns::cached(s.NKV, s.NH / s.NKV), qkv.data<Real>(),
@@ -381,7 +381,7 @@ void attention_finish(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Te
 }
 
 void attention_piece_backward(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q, Tensor kv,
-                              Tensor out, Tensor lse, const AttentionPlace& place) {
+                              Tensor out, Tensor lse, const AttentionPositions& place) {
   const Extents s =
       check_shapes(Op::attention_piece_backward, dq, dkv, dout, q, kv, out, lse, place);
   dispatch(q, [&]<class Real>(Real) {

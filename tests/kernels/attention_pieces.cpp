@@ -135,7 +135,7 @@ Results AttentionPieces::by_ranks(const Tensor& qkv, const Tensor& dout, const H
     const Tensor q = taken(gathered(qkv, tokens), s, 0, r * s.HS), dy = gathered(dout, tokens);
     const Stretches told = fault == Fault::NotOffset ? tokens_of_rank(0, T) : tokens;
     const auto place = [&](int64_t i) {
-      return AttentionPlace{T, {told[0].begin, told[1].begin}, leaf(i, chunks, T).begin};
+      return AttentionPositions{T, {told[0].begin, told[1].begin}, leaf(i, chunks, T).begin};
     };
     std::vector<Softmax> parts;
     for (const int64_t i : chunks_for(rank)) {

@@ -12,12 +12,12 @@ namespace ladder::LADDER_CUDA {
 struct Hopper {
   void (*attention_forward)(const Ctx&, const Extents&, Tensor out, Tensor lse, Tensor qkv);
   void (*attention_piece_forward)(const Ctx&, const Extents&, Tensor o, Tensor m, Tensor l,
-                                  Tensor q, Tensor kv, const AttentionPlace&);
+                                  Tensor q, Tensor kv, const AttentionPositions&);
   void (*attention_backward)(const Ctx&, const Extents&, Tensor dqkv, Tensor dout, Tensor qkv,
                              Tensor out, Tensor lse);
   void (*attention_piece_backward)(const Ctx&, const Extents&, Tensor dq, Tensor dkv, Tensor dout,
                                    Tensor q, Tensor kv, Tensor out, Tensor lse,
-                                   const AttentionPlace&);
+                                   const AttentionPositions&);
 };
 
 /// Null where the device is no Hopper, or has no version for heads of HS channels of `dtype`.

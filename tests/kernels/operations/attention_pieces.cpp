@@ -31,7 +31,7 @@ TEST_F(AttentionPieces, PiecesAsRef) {
   const auto pieces = [&](const Heads& s, Dtype dtype) {
     for (const std::array<int64_t, 2> queries : {std::array<int64_t, 2>{0, 102}, {34, 68}})
       for (const int64_t keys : {0, 34, 68, 102}) {
-        const AttentionPlace place{T, queries, keys};
+        const AttentionPositions place{T, queries, keys};
         const Tensor q = host.random(dtype, {1, share, s.NH * s.HS}, -2, 2);
         const Tensor kv = host.random(dtype, {1, T / 4, 2 * s.NKV * s.HS}, -2, 2);
         const Tensor dout = host.random(dtype, q.shape), out = host.random(dtype, q.shape);
@@ -71,7 +71,7 @@ TEST_F(AttentionPieces, PiecesAsRef) {
 TEST_F(AttentionPieces, KeysPastTheLastHaveNoWeight) {
   const int64_t T = 136, HS = 16;
   for (const Dtype dtype : kReals) {
-    const AttentionPlace place{T, {34, 68}, 0};
+    const AttentionPositions place{T, {34, 68}, 0};
     const Tensor q = host.random(dtype, {1, T / 2, HS}, 2, 3);
     const Tensor kv = host.random(dtype, {1, T / 4, 2 * HS}, -12, -11);
     const Tensor dout = host.random(dtype, q.shape), out = host.empty(dtype, q.shape);

@@ -23,7 +23,7 @@ using declared::Operand;
 using declared::Term;
 
 /// Four chunks of 32 tokens. The queries are the first and the last, the keys are the first.
-constexpr AttentionPlace kPlace{.T = 128, .queries = {0, 96}, .keys = 0};
+constexpr AttentionPositions kPlace{.T = 128, .queries = {0, 96}, .keys = 0};
 
 /// What a letter stands for in a call that is right.
 int64_t extent(std::string_view op, std::string_view letter) {
@@ -59,7 +59,7 @@ class Parameters {
       return {.offsets = tensor(), .row = tensor(), .from = tensor()};
     else if constexpr (std::is_same_v<P, CachedPlace>)
       return cached_place();
-    else if constexpr (std::is_same_v<P, AttentionPlace>)
+    else if constexpr (std::is_same_v<P, AttentionPositions>)
       return kPlace;
     else if constexpr (std::is_same_v<P, int64_t> || std::is_same_v<P, int>)
       return static_cast<P>(number());
