@@ -60,23 +60,23 @@ struct PartGrads {
 /// @param waiting 0: none waits, and one set serves all blocks and micro-batches
 inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
                                                const ActivationPlan& plan, int64_t waiting) {
-  const int64_t C = part.channels, T = part.seq_len, own_T = plan.own_tokens(T);
-  const OwnWidths own(part, plan.tp);
+  const int64_t C = part.channels, T = part.seq_len, local_T = plan.local_tokens(T);
+  const LocalWidths own(part, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
     return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  const Tensor norm = alloc("dnorm", own_T, C), datt = alloc("datt", T, own.att);
+  const Tensor norm = alloc("dnorm", local_T, C), datt = alloc("datt", T, own.att);
   const Tensor dact = own.dact > 0 ? alloc("dact", T, own.dact) : Tensor{};
-  const Tensor head = plan.head ? alloc("dhead", own_T, C) : Tensor{};
+  const Tensor head = plan.head ? alloc("dhead", local_T, C) : Tensor{};
   std::vector<PartGrads> all;
   for (int64_t i = 0; i < std::max<int64_t>(1, waiting); ++i) {
     PartGrads grads{.streams{}, .blocks{}, .norm = norm, .head = head};
     for (int64_t l = 0; l < (waiting > 0 ? part.layers + 1 : 2); ++l)
-      grads.streams.push_back(alloc("dstream", own_T, C));
+      grads.streams.push_back(alloc("dstream", local_T, C));
     for (int64_t l = 0; l < (waiting > 0 ? part.layers : 1); ++l)
-      grads.blocks.push_back({.mid = alloc("dmid", own_T, C),
-                              .read1 = alloc("dread1", own_T, C),
-                              .read2 = alloc("dread2", own_T, C),
+      grads.blocks.push_back({.mid = alloc("dmid", local_T, C),
+                              .read1 = alloc("dread1", local_T, C),
+                              .read2 = alloc("dread2", local_T, C),
                               .attn{.dqkv = alloc("dqkv", T, own.qkv), .datt = datt},
                               .mlp = mlp_grads(part, alloc("dfc", T, own.fc), dact)});
     all.push_back(grads);
@@ -88,7 +88,7 @@ inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& pa
 inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
                                int64_t waiting) {
   const int64_t L = part.layers, C = part.channels;
-  const OwnWidths own(part, plan.tp);
+  const LocalWidths own(part, plan.tp);
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
   const int64_t blocks = waiting > 0 ? waiting * L : 1;
   // What tensor ranks (chapter 13) have whole: the streams, three per block, norm, product, head.
@@ -96,7 +96,7 @@ inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const Activ
   // What they cut: dqkv and dfc of each block, and one datt and dact.
   const int64_t inside = (own.qkv + own.fc) * blocks + own.att + own.dact;
   const int64_t T = part.seq_len;
-  return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside) +
+  return size_of(plan.dtype) * batch * (plan.local_tokens(T) * between + T * inside) +
          angle_bytes(part);
 }
 

@@ -154,7 +154,7 @@ struct StageLayout {
   }
   /// Bytes of a message, for one sequence.
   int64_t message(const ActivationPlan& acts) const {
-    return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
+    return acts.local_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
   }
   /// How often backward computes dropped activations again: once, or once for inputs and once for
   /// weights.

@@ -292,7 +292,7 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text, Log& log,
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at[Axis::Data] * layout.share;
-  const Tensor own_losses = m.losses.slice(first, layout.share);
+  const Tensor local_losses = m.losses.slice(first, layout.share);
   m.flops = {};
   m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
@@ -305,11 +305,11 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.begin_step();
   for (const Action& action : layout.stage.actions) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.in_flight(action, m.batch, own_losses, MBS), action, scale, GA);
+    perform(m, m.stage.in_flight(action, m.batch, local_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
-  m.mesh[Axis::Pipeline].broadcast(own_losses, layout.stage.last());
-  m.mesh[Axis::Data].all_gather(m.losses, own_losses);
+  m.mesh[Axis::Pipeline].broadcast(local_losses, layout.stage.last());
+  m.mesh[Axis::Data].all_gather(m.losses, local_losses);
   m.zero1.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
   // `grads` is a whole buffer, but only this rank's chunks of it are sums over ranks.

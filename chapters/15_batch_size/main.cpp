@@ -250,7 +250,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
   const int64_t first = m.comm.rank() * share;
   const Batch batch = m.batch.slice(0, share);
-  const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
+  const Tensor losses = m.losses.first(B), local_losses = losses.slice(first, share);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = {};
@@ -266,14 +266,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, own_losses.slice(k * MBS, MBS), part.targets,
+    head(m, m.grads.view(), acts, dacts, local_losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
     backward(m, layout, k, GA, acts, dacts, part.tokens);
     m.grads.close(k, GA);
   }
   m.ddp.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  m.comm.all_gather(losses, own_losses);
+  m.comm.all_gather(losses, local_losses);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

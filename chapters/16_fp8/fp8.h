@@ -81,7 +81,7 @@ class Fp8 {
         mlp_(attn_) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
-    const OwnWidths widths(config, /*tp=*/1);
+    const LocalWidths widths(config, /*tp=*/1);
     for (size_t i = 0; i < rules_.size(); ++i)
       rules_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
     // Kernels read a scale and raise its amax. Between steps the host uses both.
@@ -136,7 +136,7 @@ class Fp8 {
                         bool on, bool turned = false) {
     if (!on) return;
     const int64_t C = config.channels, tokens = batch * config.seq_len, copies = turned ? 2 : 1;
-    const OwnWidths widths(config, /*tp=*/1);
+    const LocalWidths widths(config, /*tp=*/1);
     bytes[Mem::Param] += copies * config.layers * config.block_matrices() + scale_bytes(config);
     bytes[Mem::Activation] += (sets + copies - 1) * tokens * (3 * C + widths.act);
     bytes[Mem::Workspace] += copies * tokens * (C + widths.qkv + widths.fc);

@@ -252,7 +252,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text, Log& log,
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
-  const Tensor own_losses = m.losses.slice(first, layout.share);
+  const Tensor local_losses = m.losses.slice(first, layout.share);
   m.flops = {};
   m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
@@ -266,14 +266,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, m.acts, part.tokens);
-    head(m, m.grads.view(), m.acts, m.dacts, own_losses.slice(k * MBS, MBS), part.targets,
+    head(m, m.grads.view(), m.acts, m.dacts, local_losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
     backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
     m.grads.close(k, GA);
   }
   m.ddp.wait(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  m.comm.all_gather(m.losses, own_losses);  // by index: mean_loss() sums them as one rank does
+  m.comm.all_gather(m.losses, local_losses);  // by index: mean_loss() sums them as one rank does
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

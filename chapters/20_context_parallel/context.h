@@ -143,7 +143,7 @@ struct ContextOptions {
                       legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
-  LocalTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
+  LocalTokens local_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 

@@ -68,7 +68,7 @@ struct Layout {
   int64_t N = o.run.ranks;  ///< ranks
   /// Ranks that split a sequence are neighbors.
   MeshShape mesh = o.context.mesh(gpt, o.run.ranks);
-  LocalTokens own = o.context.own_tokens(gpt, mesh, rank);
+  LocalTokens own = o.context.local_tokens(gpt, mesh, rank);
   GptConfig local_gpt = local_part(gpt, own.cp);  ///< with this rank's tokens of a sequence
   int64_t dp = mesh[Axis::Data];                  ///< ranks with other sequences
   int64_t share = o.ddp.share(batch, dp);         ///< local batch: a rank's sequences of a step
@@ -276,13 +276,13 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
-    const Tensor own_losses = m.losses.slice(first(k), MBS);
+    const Tensor local_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
     forward(m, m.acts, part.tokens);
-    head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
+    head(m, m.acts, m.dacts, local_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens);
-    m.context.sum_losses(own_losses);
-    dp_group.all_gather(m.losses.slice(k * MBS * dp, MBS * dp), own_losses);
+    m.context.sum_losses(local_losses);
+    dp_group.all_gather(m.losses.slice(k * MBS * dp, MBS * dp), local_losses);
     m.grads.end();
   }
   const Shard grads = m.grads.finish(m.ctx);

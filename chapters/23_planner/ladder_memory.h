@@ -157,7 +157,7 @@ class LadderMemory {
     ContextOptions options{.way = job_.context};
     options.cp = static_cast<int>(l_.cp);
     const int ranks = static_cast<int>(l_.batch_ranks());
-    const LocalTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
+    const LocalTokens own = options.local_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
     const int64_t micro = options.micro(micro_);
     const GptConfig gpt = local_part(job_.gpt, l_.cp);
     const ParamLayout params(gpt, ranks), shard = params.shard(0);

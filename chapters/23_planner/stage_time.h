@@ -207,7 +207,7 @@ class StageModel {
   }
   double message_bytes() const {
     const ActivationPlan acts = activations_of(job_, l_, 0);
-    return static_cast<double>(l_.micro_batch * acts.own_tokens(part_.seq_len) * part_.channels *
+    return static_cast<double>(l_.micro_batch * acts.local_tokens(part_.seq_len) * part_.channels *
                                size_of(acts.dtype));
   }
 

@@ -275,13 +275,13 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
-    const Tensor own_losses = m.losses.slice(first(k), MBS);
+    const Tensor local_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
     forward(m, m.acts, part.tokens);
-    head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
+    head(m, m.acts, m.dacts, local_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens);
     m.groups.shards->all_gather(m.losses.slice(first_of_group + k * MBS * layout.S, MBS * layout.S),
-                                own_losses);
+                                local_losses);
     m.grads.end();
   }
   // So far a rank has the losses of its shard group. Now all ranks get all of them.

@@ -5,7 +5,7 @@
 
 namespace ladder {
 
-OwnWidths::OwnWidths(const GptConfig& config, int64_t tp)
+LocalWidths::LocalWidths(const GptConfig& config, int64_t tp)
     : qkv(div_exact(config.qkv_rows(), tp)),
       att(div_exact(config.channels, tp)),
       fc(div_exact(config.fc_rows(), tp)),
@@ -26,7 +26,7 @@ class BlockAllocator {
         config_(config),
         B_(batch),
         T_(config.seq_len),
-        own_T_(plan.own_tokens(T_)),
+        own_T_(plan.local_tokens(T_)),
         plan_(plan) {
     shared_.resize(static_cast<size_t>(plan.set_count(config.layers)));
     streams_.resize(2);
@@ -57,7 +57,7 @@ class BlockAllocator {
     BlockActs& att = plan_.own_att ? own : shared_[0];
     BlockActs& act = plan_.own_act ? own : shared_[0];
     const int64_t C = config_.channels, NH = config_.heads / plan_.tp;
-    const OwnWidths own_widths(config_, plan_.tp);
+    const LocalWidths own_widths(config_, plan_.tp);
     return {.stat1 = stat(own.stat1),
             .norm1 = once(norm.norm1, "norm1", {own_T_, C}),
             .attn{.qkv = once(own.attn.qkv, "qkv", {T_, own_widths.qkv}),
@@ -149,12 +149,12 @@ ActGrads ActGrads::first(int64_t count) const {
 std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int64_t batch,
                                      const ActivationPlan& plan) {
   BlockAllocator blocks(arena, config, batch, plan);
-  const int64_t T = config.seq_len, own_T = plan.own_tokens(T), C = config.channels;
+  const int64_t T = config.seq_len, local_T = plan.local_tokens(T), C = config.channels;
   Tensor logits;
   if (plan.head)
     logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
                          {plan.logits_of(batch), T, config.padded_vocab / plan.tp});
-  const Tensor product = arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, own_T, C});
+  const Tensor product = arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, local_T, C});
   std::vector<Activations> slots;
   for (int64_t slot = 0; slot < plan.slots; ++slot, blocks.next_slot()) {
     Activations acts{.embed = blocks.stream(0),
@@ -167,7 +167,7 @@ std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int6
       acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
     if (plan.head) {
       acts.stat = blocks.stat(acts.stat);
-      acts.norm = blocks.alloc("norm", {own_T, C}, plan.dtype);
+      acts.norm = blocks.alloc("norm", {local_T, C}, plan.dtype);
     }
     slots.push_back(acts);
   }
@@ -183,21 +183,21 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan) {
   const int64_t T = config.seq_len, C = config.channels;
-  const OwnWidths own(config, plan.tp);
+  const LocalWidths own(config, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
     return width == 0 ? Tensor{}
                       : arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  return {.stream = alloc("dstream", plan.own_tokens(T), C),
-          .branch = alloc("dbranch", plan.own_tokens(T), C),
-          .norm = alloc("dnorm", plan.own_tokens(T), C),
+  return {.stream = alloc("dstream", plan.local_tokens(T), C),
+          .branch = alloc("dbranch", plan.local_tokens(T), C),
+          .norm = alloc("dnorm", plan.local_tokens(T), C),
           .attn{.dqkv = alloc("dqkv", T, own.qkv), .datt = alloc("datt", T, own.att)},
           .mlp = mlp_grads(config, alloc("dfc", T, own.fc), alloc("dact", T, own.dact))};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
   const int64_t L = config.layers, C = config.channels, NH = config.heads / plan.tp;
-  const OwnWidths own(config, plan.tp);
+  const LocalWidths own(config, plan.tp);
   const int64_t sets = plan.set_count(L), slots = plan.slots, heads = plan.head ? slots : 0;
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
   const auto copies = [&](bool is_own) { return is_own ? all_sets : 1; };
@@ -210,10 +210,11 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;
   const int64_t inside = all_sets * (own.qkv + own.fc) + copies(plan.own_att) * own.att +
                          copies(plan.own_act) * own.act;
-  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
-  const int64_t narrow = own_T * between + T * inside;
+  const int64_t T = config.seq_len, local_T = plan.local_tokens(T);
+  const int64_t narrow = local_T * between + T * inside;
   const int64_t each = config.norm == Norm::Layer ? 2 : 1;  // statistics of a norm
-  const int64_t statistics = own_T * each * (all_sets * 2 + heads) + T * copies(plan.own_att) * NH;
+  const int64_t statistics =
+      local_T * each * (all_sets * 2 + heads) + T * copies(plan.own_att) * NH;
   const int64_t logits = plan.head ? plan.logits_of(batch) * T * config.padded_vocab / plan.tp : 0;
   return size_of(plan.dtype) * (batch * narrow + logits) +
          size_of(wide(plan.dtype)) * batch * statistics;
@@ -224,8 +225,8 @@ int64_t angle_bytes(const GptConfig& config) {
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
-  const int64_t T = config.seq_len, between = plan.own_tokens(T) * 4 * config.channels;
-  const OwnWidths own(config, plan.tp);
+  const int64_t T = config.seq_len, between = plan.local_tokens(T) * 4 * config.channels;
+  const LocalWidths own(config, plan.tp);
   const int64_t inside = T * (own.qkv + own.att + own.fc + own.dact);
   return size_of(plan.dtype) * batch * (between + inside) + angle_bytes(config);
 }

@@ -75,12 +75,12 @@ struct ActivationPlan {
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
   int64_t logits_of(int64_t batch) const { return logits == 0 ? batch : std::min(logits, batch); }
   /// T/s: this rank's tokens of a sequence of T tokens.
-  int64_t own_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
+  int64_t local_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
 };
 
 /// Sizes inside the parts of a block that tp ranks split, on one of these ranks.
-struct OwnWidths {
-  OwnWidths(const GptConfig& config, int64_t tp);
+struct LocalWidths {
+  LocalWidths(const GptConfig& config, int64_t tp);
 
   int64_t qkv, att;
   int64_t fc, act;
