@@ -66,7 +66,7 @@ struct Layout {
   StageLayout stage{o.pp, gpt, rank, pipeline};
   ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.position};  ///< of this stage's chunks
   // Not at once: other micro-batches come between a chunk's forward and its backward.
-  Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
+  Recompute recompute{o.recompute.policy, stage.model_chunk.layers, /*at_once=*/false};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}

@@ -28,20 +28,20 @@ struct BlockGrads {
 };
 
 /// Gradients of activations of one model chunk.
-struct PartGrads {
+struct ChunkGrads {
   std::vector<Tensor> streams;  ///< (B,T/s,C), of each block's input, and of the last output
   std::vector<BlockGrads> blocks;
   Tensor norm;  ///< (B,T/s,C), of the input of a norm
   Tensor head;  ///< (B,T/s,C), of the input of the head
 
   /// The gradient of block l's input. l = L: of the last block's output. There are as many buffers
-  /// as alloc_part_grads() has made: one for each, or two that blocks take in turn.
+  /// as alloc_chunk_grads() has made: one for each, or two that blocks take in turn.
   const Tensor& stream(size_t l) const { return streams[l % streams.size()]; }
   const BlockGrads& block(size_t l) const { return blocks[l % blocks.size()]; }
 
   /// The same buffers for a batch of n sequences.
-  PartGrads first(int64_t n) const {
-    PartGrads part{
+  ChunkGrads first(int64_t n) const {
+    ChunkGrads part{
         .streams{}, .blocks{}, .norm = norm.first(n), .head = head ? head.first(n) : Tensor{}};
     for (const Tensor& x : streams) part.streams.push_back(x.first(n));
     for (const BlockGrads& b : blocks)
@@ -58,8 +58,8 @@ struct PartGrads {
 /// wait.
 /// @param part    the model with the layers of the chunk alone
 /// @param waiting 0: none waits, and one set serves all blocks and micro-batches
-inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
-                                               const ActivationPlan& plan, int64_t waiting) {
+inline std::vector<ChunkGrads> alloc_chunk_grads(Arena& arena, const GptConfig& part, int64_t batch,
+                                                 const ActivationPlan& plan, int64_t waiting) {
   const int64_t C = part.channels, T = part.seq_len, local_T = plan.local_tokens(T);
   const LocalWidths own(part, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
@@ -68,9 +68,9 @@ inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& pa
   const Tensor norm = alloc("dnorm", local_T, C), datt = alloc("datt", T, own.att);
   const Tensor dact = own.dact > 0 ? alloc("dact", T, own.dact) : Tensor{};
   const Tensor head = plan.head ? alloc("dhead", local_T, C) : Tensor{};
-  std::vector<PartGrads> all;
+  std::vector<ChunkGrads> all;
   for (int64_t i = 0; i < std::max<int64_t>(1, waiting); ++i) {
-    PartGrads grads{.streams{}, .blocks{}, .norm = norm, .head = head};
+    ChunkGrads grads{.streams{}, .blocks{}, .norm = norm, .head = head};
     for (int64_t l = 0; l < (waiting > 0 ? part.layers + 1 : 2); ++l)
       grads.streams.push_back(alloc("dstream", local_T, C));
     for (int64_t l = 0; l < (waiting > 0 ? part.layers : 1); ++l)
@@ -85,8 +85,8 @@ inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& pa
 }
 
 /// Bytes of Workspace: those above, and what alloc_slots() counts as Workspace.
-inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
-                               int64_t waiting) {
+inline int64_t chunk_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
+                                int64_t waiting) {
   const int64_t L = part.layers, C = part.channels;
   const LocalWidths own(part, plan.tp);
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;

@@ -96,7 +96,7 @@ struct Pipeline {
   int64_t micros = 1;                      ///< m
   std::vector<std::vector<Action>> lists;  ///< [stage]: its actions, in order
 
-  int64_t part(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
+  int64_t model_chunk(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
   int64_t last_part() const { return stages * chunks - 1; }
 };
 
@@ -123,7 +123,7 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
                                          const std::vector<Action>& compute) {
   std::vector<Action> all;
   for (const Action& a : compute) {
-    const int64_t g = pipeline.part(s, a.chunk);
+    const int64_t g = pipeline.model_chunk(s, a.chunk);
     const bool first = g == 0, last = g == pipeline.last_part();
     const auto add = [&](Do what) { all.push_back({what, a.micro, a.chunk}); };
     const bool forward = a.what == Do::Forward;

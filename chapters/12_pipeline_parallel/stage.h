@@ -33,7 +33,7 @@ struct InFlight {
   int64_t first_block;  ///< of the chunk, in the model
   bool embed, head;     ///< whether the chunk has them
   Activations acts;     ///< acts.embed: what its first block reads, also from the stage before
-  PartGrads grads;
+  ChunkGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
@@ -75,14 +75,14 @@ class Stage {
   /// @param micro sequences of a micro-batch
   Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
         const ActivationPlan& acts, int64_t micro)
-      : Stage(arena, ctx, stages, plan, alloc_slots(arena, plan.part, micro, acts),
-              alloc_part_grads(arena, plan.part, micro, acts, plan.waiting())) {}
+      : Stage(arena, ctx, stages, plan, alloc_slots(arena, plan.model_chunk, micro, acts),
+              alloc_chunk_grads(arena, plan.model_chunk, micro, acts, plan.waiting())) {}
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const StageLayout& plan, const ActivationPlan& acts,
                         int64_t micro) {
-    bytes[Mem::Activation] += activation_bytes(plan.part, micro, acts);
-    bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting());
+    bytes[Mem::Activation] += activation_bytes(plan.model_chunk, micro, acts);
+    bytes[Mem::Workspace] += chunk_grad_bytes(plan.model_chunk, micro, acts, plan.waiting());
     bytes[Mem::Comm] += plan.position.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
@@ -151,7 +151,7 @@ class Stage {
 
  private:
   Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
-        std::vector<Activations> acts, std::vector<PartGrads> grads)
+        std::vector<Activations> acts, std::vector<ChunkGrads> grads)
       : activations(arena, ctx, stages, +1, acts[0].embed),
         gradients(arena, ctx, stages, -1, acts[0].embed),
         times(plan.actions.size(), /*on=*/!ctx.device),
@@ -167,7 +167,7 @@ class Stage {
   std::vector<Activations> acts_;  ///< [slot]
   /// [micro % size]: as many as micro-batches that wait for W. Those have neighboring numbers, so
   /// no two of them take the same.
-  std::vector<PartGrads> grads_;
+  std::vector<ChunkGrads> grads_;
   int64_t in_flight_ = 0, most_ = 0;
 };
 

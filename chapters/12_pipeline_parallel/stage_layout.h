@@ -88,9 +88,9 @@ struct StageTimes {
 
 /// What one rank does as a stage of a pipeline.
 struct StageLayout {
-  StageRank position;  ///< which stage this is, of how many: it says which blocks are here
-  GptConfig gpt;       ///< the model
-  GptConfig part;      ///< the same, with only the blocks of one model chunk
+  StageRank position;     ///< which stage this is, of how many: it says which blocks are here
+  GptConfig gpt;          ///< the model
+  GptConfig model_chunk;  ///< the same, with only the blocks of one model chunk
   PipelineOptions options;
   int64_t micros;               ///< GA, micro-batches of a step
   std::vector<Action> actions;  ///< what this stage does in a step, in order
@@ -100,11 +100,11 @@ struct StageLayout {
               const Pipeline& all)
       : position(options_.stage(gpt_, rank_, all.stages)),
         gpt(gpt_),
-        part(gpt_),
+        model_chunk(gpt_),
         options(options_),
         micros(all.micros),
         actions(all.lists[static_cast<size_t>(rank_)]) {
-    part.layers = position.blocks(gpt.layers, 0).size();
+    model_chunk.layers = position.blocks(gpt.layers, 0).size();
   }
 
   /// The stage that has the head. Losses and logits come from it.
@@ -161,7 +161,7 @@ struct StageLayout {
   int64_t times_again() const { return options.kind == PipelineKind::ZbH1 ? 2 : 1; }
   /// Operations of the products that are computed again.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
-    return times_again() * position.chunks * recompute.extra_flops(part, sequences);
+    return times_again() * position.chunks * recompute.extra_flops(model_chunk, sequences);
   }
   /// For plans of chapter 13, which have no measured times: operations of the products of the
   /// stage's blocks, for one sequence. Scores and weighted sums
@@ -171,11 +171,11 @@ struct StageLayout {
   /// weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
-    const auto blocks = static_cast<double>(position.chunks * part.layers);
+    const auto blocks = static_cast<double>(position.chunks * model_chunk.layers);
     const auto linear = static_cast<double>(2 * T * gpt.block_matrices());
     const auto core = static_cast<double>(cost::attention_forward(1, T, NH, HS).flops);
     const auto back = static_cast<double>(cost::attention_backward(1, T, NH, HS).flops);
-    const auto again = static_cast<double>(position.chunks * recompute.extra_flops(part, 1));
+    const auto again = static_cast<double>(position.chunks * recompute.extra_flops(model_chunk, 1));
     return {.forward = blocks * (linear + core),
             .input = blocks * (linear + back) + again,
             .weight = blocks * linear + (times_again() == 2 ? again : 0)};

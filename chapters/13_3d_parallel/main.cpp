@@ -84,7 +84,7 @@ struct Layout {
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.position};
   ParamLayout local = params.shard(at[Axis::Data]);
   // Not at once: other micro-batches come between a chunk's forward and its backward.
-  Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
+  Recompute recompute{o.recompute.policy, stage.model_chunk.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}

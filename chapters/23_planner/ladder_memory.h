@@ -199,7 +199,7 @@ class LadderMemory {
     if (l_.chunks > 1) options.chunks = static_cast<int>(l_.chunks);
     const StageLayout stage(options, job_.gpt, s, options.pipeline(job_.gpt, l_.pp, GA_));
     const ParamLayout params(job_.gpt, l_.dp, {0, l_.tp}, stage.position), shard = params.shard(0);
-    const Recompute recompute(l_.recompute, stage.part.layers, /*at_once=*/false);
+    const Recompute recompute(l_.recompute, stage.model_chunk.layers, /*at_once=*/false);
     const ActivationPlan acts =
         tensor().plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
     MemoryBytes bytes = common(shard, job_.gpt.seq_len);

@@ -175,7 +175,7 @@ inline MemoryBytes work_bytes(const Job& job, const PlanLayout& l, int64_t stage
   // W of zb-h1 comes s backwards late on stage s, and what it reads waits with it.
   const bool waits = l.pp > 1 && l.schedule == PipelineKind::ZbH1;
   const int64_t waiting = std::min(stage + 1, l.micros(job));
-  bytes[Mem::Workspace] = waits ? part_grad_bytes(part, l.micro_batch, acts, waiting)
+  bytes[Mem::Workspace] = waits ? chunk_grad_bytes(part, l.micro_batch, acts, waiting)
                                 : act_grad_bytes(part, l.micro_batch, acts);
   // Chapter 21, as if tokens were spread evenly: then a rank has as many rows with any ep.
   const int64_t mbs = l.micro_batch;

@@ -137,7 +137,7 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   const int64_t sequences = 2 * c.stages;
   for (int64_t s = 0; s < c.stages; ++s) {
     const StageLayout stage(c.pipeline, gpt, s, c.pipeline.pipeline(gpt, c.stages, sequences));
-    const Recompute recompute(c.recompute, stage.part.layers, /*at_once=*/false);
+    const Recompute recompute(c.recompute, stage.model_chunk.layers, /*at_once=*/false);
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
@@ -145,8 +145,8 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
       sheet.text(fmt::format("{}: stage {} of {}, {}", figure, s, c.stages, c.name()), text);
     };
     if (gate == "memory") {
-      row("memory/slots and bytes",
-          fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
+      row("memory/slots and bytes", fmt::format("{} slots, {} bytes", acts.slots,
+                                                activation_bytes(stage.model_chunk, 1, acts)));
       row("memory/waiting()", fmt::format("{} wait", stage.waiting()));
     } else {
       row("plan/pp", fmt::format("{} bytes", stage.traffic(acts, sequences)));

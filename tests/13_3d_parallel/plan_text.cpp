@@ -60,8 +60,8 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
       int64_t sum = 0;
       for (int64_t s = 0; s < pp; ++s) {
         const StageLayout stage(options, gpt, s, options.pipeline(gpt, pp, /*micros=*/1));
-        sum += tp_traffic_of_stage(stage, acts,
-                                   Recompute("none", stage.part.layers, /*at_once=*/false), B);
+        sum += tp_traffic_of_stage(
+            stage, acts, Recompute("none", stage.model_chunk.layers, /*at_once=*/false), B);
       }
       const int64_t once_more =
           sequence_ranks == 1 ? 0 : 2 * gpt.layers * 4 * B * gpt.seq_len * gpt.channels;

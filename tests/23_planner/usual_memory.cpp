@@ -91,12 +91,12 @@ TEST(UsualBytes, StagesArePlannedAsByChapter12) {
         PipelineOptions options;
         options.kind = kind;
         const StageLayout stage(options, of.gpt, s, options.pipeline(of.gpt, 4, layout.micros(of)));
-        const Recompute recompute(layout.recompute, stage.part.layers, /*at_once=*/false);
+        const Recompute recompute(layout.recompute, stage.model_chunk.layers, /*at_once=*/false);
         ActivationPlan wanted = stage.plan(of.precision.plan(), recompute);
         const ActivationPlan got = activations_of(of, layout, s);
         EXPECT_EQ(got.slots, wanted.slots);
         EXPECT_EQ(activation_bytes(part_of(of, layout), 1, got),
-                  activation_bytes(stage.part, 1, wanted))
+                  activation_bytes(stage.model_chunk, 1, wanted))
             << to_string(kind) << " " << policy << " " << s;
         if (kind == PipelineKind::ZbH1) {
           EXPECT_EQ(stage.waiting(), std::min<int64_t>(s + 1, 16));

@@ -87,8 +87,9 @@ void walk(const Pipeline& pipeline, Visit&& visit) {
       if (channel.empty()) return false;
       other = channel.sent[channel.received.size()];
       const Action& message = action_of(pipeline, *other);
-      const int64_t part = pipeline.part(s, a.chunk) + (forward ? -1 : 1);  // it waits for this
-      if (message.micro != a.micro || pipeline.part(other->stage, message.chunk) != part)
+      const int64_t part =
+          pipeline.model_chunk(s, a.chunk) + (forward ? -1 : 1);  // it waits for this
+      if (message.micro != a.micro || pipeline.model_chunk(other->stage, message.chunk) != part)
         refuse(pipeline, "{} gets the message of {}", to_string(pipeline, here),
                to_string(pipeline, *other));
       channel.received.push_back(here);

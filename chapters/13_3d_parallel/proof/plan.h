@@ -69,7 +69,7 @@ inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPla
                                    const Recompute& recompute, int64_t sequences) {
   const int64_t chunks = stage.position.chunks;
   return tp_traffic(stage.gpt, acts,
-                    {.blocks = chunks * stage.part.layers,
+                    {.blocks = chunks * stage.model_chunk.layers,
                      .again = chunks * stage.times_again() * recompute.blocks_again(),
                      .embed = stage.position.has_embed(),
                      .head = stage.position.has_head(),

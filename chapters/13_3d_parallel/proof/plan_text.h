@@ -115,7 +115,7 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
 inline std::string mesh_text(const MeshPlan& plan) {
   const MeshShape& mesh = plan.mesh();
   const StageLayout& first = plan.stages()[0].stage;
-  const int64_t chunks = first.position.chunks, layers = first.part.layers;
+  const int64_t chunks = first.position.chunks, layers = first.model_chunk.layers;
   std::vector<std::string> axes;
   for (const Axis axis : kMeshAxes)
     axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
