@@ -112,7 +112,7 @@ std::string Checksum::hex() const {
   return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
 }
 
-uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind) {
+uint32_t crc32c_of_range(std::span<const std::byte> run, int64_t behind) {
   return shifted(remainder(run), behind);
 }
 

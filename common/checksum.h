@@ -32,7 +32,7 @@ class Checksum {
 ///
 /// The CRC of a file without its initial value is the remainder of a polynomial over GF(2): the XOR
 /// of what its runs add, in any order. A run of zeros adds 0, so holes need not be known.
-uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind);
+uint32_t crc32c_of_range(std::span<const std::byte> run, int64_t behind);
 /// The CRC-32C of a file, with its initial value and its last inversion.
 /// @param runs the XOR over all its runs
 uint32_t crc32c_of_file(uint32_t runs, int64_t bytes);

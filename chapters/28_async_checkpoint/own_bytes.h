@@ -90,7 +90,7 @@ class SharedFile {
     std::span<const std::byte> rest = buffer_;
     const int64_t behind = plan_.bytes - at_ - std::ssize(rest);
     CHECK(at_ >= 0 && behind >= 0, "{} bytes at {} of {}", rest.size(), at_, plan_.bytes);
-    sum_ += {crc32c_of_run(rest, behind), cover_of(at_, at_ + std::ssize(rest))};
+    sum_ += {crc32c_of_range(rest, behind), cover_of(at_, at_ + std::ssize(rest))};
     ++writes_;
     bytes_ += std::ssize(rest);
     while (!rest.empty()) {

@@ -173,7 +173,7 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
   const int64_t behind = plan_.bytes - at_ - std::ssize(bytes);
   CHECK(behind >= 0, "{} bytes at {} of {}", bytes.size(), at_, plan_.bytes);
   file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  runs_ ^= crc32c_of_run(bytes, behind);
+  runs_ ^= crc32c_of_range(bytes, behind);
   at_ += std::ssize(bytes);
 }
 
@@ -243,7 +243,7 @@ FileSum SafetensorsReader::sum(const std::string& kind) const {
     if (kind == "xxh3")
       xxh3.update(part);
     else
-      crc ^= crc32c_of_run(part, file_.size() - at - std::ssize(part));
+      crc ^= crc32c_of_range(part, file_.size() - at - std::ssize(part));
   }
   if (kind != "xxh3") return sum_of_runs(crc, file_.size());
   return {.bytes = file_.size(), .kind = kind, .hex = xxh3.hex()};

@@ -38,7 +38,7 @@ struct FileSum {
   std::string hex;
   bool operator==(const FileSum&) const = default;
 };
-/// Of a file whose runs add this: see crc32c_of_run().
+/// Of a file whose runs add this: see crc32c_of_range().
 FileSum sum_of_runs(uint32_t runs, int64_t bytes);
 
 /// A file as it is known before its first byte of data: so several ranks can write it.
@@ -82,7 +82,7 @@ class SafetensorsWriter {
   OutputFile file_;
   SafetensorsPlan plan_;
   int64_t at_ = 0;
-  uint32_t runs_ = 0;  ///< crc32c_of_run() of all that is written
+  uint32_t runs_ = 0;  ///< crc32c_of_range() of all that is written
   std::string not_finite_;
 };
 

@@ -71,9 +71,9 @@ TEST_F(Safetensors, SumsAreThoseOfTheirRuns) {
   for (const size_t first : {size_t{0}, size_t{1}, size_t{7}, size_t{100}, text.size()}) {
     const auto behind = static_cast<int64_t>(text.size() - first);
     const uint32_t runs =
-        crc32c_of_run(bytes.subspan(first), 0) ^ crc32c_of_run(bytes.first(first), behind);
+        crc32c_of_range(bytes.subspan(first), 0) ^ crc32c_of_range(bytes.first(first), behind);
     EXPECT_EQ(sum_of_runs(runs, std::ssize(text)), sum) << first;
-    EXPECT_NE(sum_of_runs(runs ^ crc32c_of_run(bytes.first(3), 1), std::ssize(text)), sum);
+    EXPECT_NE(sum_of_runs(runs ^ crc32c_of_range(bytes.first(3), 1), std::ssize(text)), sum);
   }
   EXPECT_EQ(SafetensorsReader(path_).sum("xxh3").hex.size(), 16u) << "of checkpoints of before";
 }
@@ -82,7 +82,7 @@ TEST_F(Safetensors, SumsAreThoseOfTheirRuns) {
 TEST(Crc32c, IsThatOfOthers) {
   const auto crc = [](const std::string& text) {
     const auto bytes = std::as_bytes(std::span(text));
-    return crc32c_of_file(crc32c_of_run(bytes, 0), std::ssize(text));
+    return crc32c_of_file(crc32c_of_range(bytes, 0), std::ssize(text));
   };
   EXPECT_EQ(crc("123456789"), 0xe3069283u);
   EXPECT_EQ(crc(std::string(32, '\0')), 0x8a9136aau);
@@ -94,9 +94,9 @@ TEST(Crc32c, IsThatOfOthers) {
   uint32_t sum = 0;
   for (size_t i = 0; i < bytes.size(); i += 1000) {
     const size_t n = std::min<size_t>(1000, bytes.size() - i);
-    sum ^= crc32c_of_run(bytes.subspan(i, n), std::ssize(text) - static_cast<int64_t>(i + n));
+    sum ^= crc32c_of_range(bytes.subspan(i, n), std::ssize(text) - static_cast<int64_t>(i + n));
   }
-  EXPECT_EQ(crc32c_of_run(bytes, 0), sum);
+  EXPECT_EQ(crc32c_of_range(bytes, 0), sum);
 }
 
 TEST_F(Safetensors, ReadsAPartOfATensor) {
