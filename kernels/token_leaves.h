@@ -15,8 +15,8 @@
 //   - A matrix (the gradient of a weight, of the token embedding) has at most 8 leaves, of at least
 //     64 tokens each. A leaf is one chain: the tokens of its first chunk, then those of its second.
 //   - A vector (the gradient of a bias or of a norm; the loss) always has 16 chunks, each one
-//     chain. A leaf is the sum of its two chains. So a rank whose tokens are neighbors has whole
-//     chunks, too.
+//     chain. A leaf is the sum of its two chains. So a rank whose tokens are neighbors
+//     (chapter 20's contiguous order) has whole chunks, though not whole leaves.
 #pragma once
 
 #include <algorithm>
@@ -53,8 +53,9 @@ constexpr int64_t matrix_leaves(int chunks, int64_t T) {
   return n;
 }
 /// Whether the n leaves of a matrix are folded. If a whole sequence is one leaf, that leaf is one
-/// range. But the only leaf of a rank's part is one of several, and has two. The difference counts
-/// where a processor multiplies BF16 in pairs of tokens: there two ranges may have other bits.
+/// range of tokens. But if a rank's part is one leaf of several, it is two ranges. The difference
+/// counts where a processor multiplies BF16 in pairs of tokens: there two ranges may have other
+/// bits.
 constexpr bool matrix_folds(int64_t n, int chunks) { return n > 1 || chunks < kTokenChunks; }
 /// How many leaves a vector has over `chunks` chunks. A single chunk has no partner to fold with,
 /// so it is a leaf of its own.

@@ -166,8 +166,8 @@ struct ContextOptions {
   }
 };
 
-/// The model as one of cp ranks sees it: with T / cp tokens per sequence. It gives the sizes of
-/// what is made token by token; what knows positions or other tokens takes the whole model.
+/// The model as one of cp ranks sees it: with T / cp tokens per sequence. It is for sizes
+/// alone; positions and attention take the whole model's config.
 inline GptConfig local_part(GptConfig gpt, int64_t cp) {
   gpt.seq_len = div_exact(gpt.seq_len, cp);
   return gpt;
@@ -178,7 +178,7 @@ inline Activations alloc_local_activations(Arena& arena, const GptConfig& own,
                                            const LocalTokens& tokens, int64_t micro,
                                            const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
-  const Tensor angles = acts.blocks[0].attn.angles;  // all blocks have this tensor
+  const Tensor angles = acts.blocks[0].attn.angles;  // all blocks share this tensor
   if (angles)
     for (const int i : {0, 1})
       fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), own.rope,

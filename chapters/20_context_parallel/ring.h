@@ -78,7 +78,7 @@ class RingAttention : public PieceAttention {
     ArrivalTree dkv(s.own.cp, std::ssize(gradients_));
     take_queries(ctx, saved.qkv);
     take_keys(ctx, kv_[0], saved.qkv);
-    size_t arriving = dkv.take();  // the first is this rank's own
+    size_t arriving = dkv.take();  // to be added next: first this rank's own, then what has come
     Pending sent;
     for (int64_t step = 0; step < s.own.cp; ++step) {
       Pending next = pass_on(step);
@@ -92,15 +92,19 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
       if (step > 0) {
-        // rank(-step) owns the keys that are here in this step; rank(step) has this rank's keys.
-        // join() waits until the message of the step before has left, so that the next step may
-        // write its buffer:
+        // The keys of rank(-step) are here now, so the part that this step has written goes to that
+        // rank. This rank's keys are at rank(step), so a part for them comes from there. Each step
+        // (1) computes into a free buffer of leaving_; (2) waits for the exchange of the step
+        // before, and adds what it has brought (in step 1: this rank's own part of step 0, no
+        // message); (3) exchanges. So in step 3 leaving_[1] is free: step 2 has waited for the
+        // exchange of step 1. The last exchange is waited for after the loop. With cp 4:
         //
-        //   step   writes              adds what came of    sends
+        //   step   writes              adds the part of     sends
         //   0      its own gradients   -                    -
         //   1      leaving_[1]         step 0               leaving_[1]
         //   2      leaving_[0]         step 1               leaving_[0]
-        //   3      leaving_[1]         step 2               leaving_[1]; then it adds step 3
+        //   3      leaving_[1]         step 2               leaving_[1]
+        //   after the loop             step 3
         join(ctx, dkv, step - 1, arriving, sent);
         arriving = dkv.take();
         sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));
@@ -115,7 +119,8 @@ class RingAttention : public PieceAttention {
   int64_t sent(const Log& log) const override { return log.sent_in_step(stream_.group()); }
 
   /// How many buffers a rank needs at most, for the terms that wait and for the next one. The first
-  /// function is for a tree of 2 cp runs, the second for a tree of cp ranks.
+  /// function is for a tree of 2 cp runs, the second for a tree of cp ranks. Both were found by
+  /// trying all ranks with cp 2, 4 and 8; ArrivalTree::take() fails if it were more.
   static int64_t partial_softmaxes(const ContextShape& s) { return s.own.cp + 1; }
   static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 

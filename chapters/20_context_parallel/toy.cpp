@@ -62,7 +62,7 @@ Partial by_tree(const std::array<int, kChunks>& order) {
   return waiting[{2, 0}];
 }
 
-/// Causal work: the pairs of a query and a key of a rank that has two of 8 pieces of the tokens.
+/// Causal work: the pairs of a query and a key of a rank that has two of 8 runs of the tokens.
 int pairs(int piece, int other_piece) {
   const int n = T / (2 * kChunks);
   int sum = 0;
