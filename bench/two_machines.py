@@ -7,7 +7,7 @@
 
 Two network namespaces with host names of their own are the machines. Ranks of one machine share
 memory. What leaves a machine passes a token bucket of --rates, each direction by itself. The splits
-of 4 ranks take turns: 1 replica (chapter 10), 2 replicas (a machine each), 4 replicas (no shards).
+of 4 ranks take turns: 1 shard group (chapter 10), 2 (a machine each), 4 (no shards).
 --torch measures PyTorch's fully_shard over gloo beside them. Needs root and iproute2.
 """
 
@@ -117,9 +117,9 @@ def measure(machines, args, data):
     for rate in args.rates:
         machines.shape(rate)
         for GA in args.micro_steps:
-            ways = {f"{R} replica{'s' * (R > 1)}": (ladder, R) for R in SPLITS}
+            ways = {f"{R} shard group{'s' * (R > 1)}": (ladder, R) for R in SPLITS}
             if args.torch:
-                ways.update({f"PyTorch, {R} replica{'s' * (R > 1)}": (torch, R) for R in SPLITS[:2]})
+                ways.update({f"PyTorch, {R} shard group{'s' * (R > 1)}": (torch, R) for R in SPLITS[:2]})
             print(f"{rate}, {GA} micro-steps")
             times[rate, GA] = in_turns(args.rounds, {
                 name: lambda how=how, R=R, GA=GA: how(machines, args, data, R, GA)["step_ms_median"]
@@ -151,7 +151,7 @@ def megabits(rate):
 
 def body(args, alone, links, times):
     """links: {(replicas, GA): (bytes by the formula, counted)}"""
-    split = [f"{R} replica{'s' * (R > 1)}" for R in SPLITS]
+    split = [f"{R} shard group{'s' * (R > 1)}" for R in SPLITS]
     names = list(next(iter(times.values())))
     bytes_ = [[GA, *(f"{1e-6 * links[R, GA][0]:.1f} / {1e-6 * links[R, GA][1]:.1f}" for R in SPLITS)]
               for GA in args.micro_steps]
@@ -164,7 +164,7 @@ def body(args, alone, links, times):
         "FP32. MB that leave a machine in a step, by the formula / counted by the link with what TCP adds:", "",
         table(["micro-steps", *split], bytes_), "",
         f"Milliseconds of a step, medians of {args.rounds} rounds. On a link that nothing slows a step of one "
-        f"micro-step with 2 replicas takes {alone:.0f} ms.", "",
+        f"micro-step with 2 shard groups takes {alone:.0f} ms.", "",
         table(["link", "micro-steps", "ms on the link", *names], rows)])
 
 

@@ -73,8 +73,8 @@ class Exchange {
   Exchanged acts(size_t l, const Choices& own) const {
     Exchanged x = kept_[l % kept_.size()];
     x.own = own;
-    // A validation may have fewer sequences here and more on other ranks. So only what leaves has
-    // fewer, and what arrives keeps its full size.
+    // In a validation this rank may have fewer than B sequences, and others B. So what leaves is
+    // cut to this rank's number, and what arrives keeps memory for ep B.
     for (Tensor* of_tokens : {&x.sent.peer, &x.sent.rows.row})
       *of_tokens = of_tokens->first(own.expert.dim(0));
     return x;

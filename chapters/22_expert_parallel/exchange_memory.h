@@ -7,9 +7,11 @@
 //
 //   a block keeps                  numbers a token
 //                                  origin, of B T tokens       owner, of ep B T tokens
-//   chapter 21: router, rows       2 E, 2 k (weight, choice)   k (rows)
-//   choices that have come         -                           2 k (weight, choice)
-//   which rows travel              3 w, w = min(k, ep)         3  (of each: peer, row, from)
+//   logits and scores              2 E                         -
+//   weight and choice              2 k                         2 k (have come)
+//   row of each choice             -                           k
+//   which rows travel: of each     3 w, w = min(k, ep)         3
+//     peer, row and from
 //   input of experts               -                           C
 //
 //   and for each of M rows of experts 3 F + C numbers and an index, as in chapter 21. F is the

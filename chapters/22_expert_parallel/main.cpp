@@ -262,9 +262,9 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int6
   unpermute_backward(ctx, s, x.dout);
   experts_backward(ctx, g, s, x.inp, p, into);
   permute_backward(ctx, x.out, s);
-  // Now, so that copies add up while gradients travel back. First those of the factors w_e: of
-  // each, all owners but one have +0, so the sum over owners is what that one has.
+  // Now, so that copies add up while gradients travel back.
   m.grads.end_section(m.layout.params.expert_section(l));
+  // Of the gradient of each w_e all owners but one have +0, so this sum is what that one has.
   m.exchange.to_origins(ctx, x, r.chosen.dweight, x.chosen.dweight);
   m.exchange.to_origins(ctx, x, d.branch, x.out);
 }

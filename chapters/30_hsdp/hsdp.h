@@ -70,8 +70,7 @@ struct HsdpPlace {
 };
 
 /// The two groups that a rank communicates in: the dimensions dp_shard and dp_replicate of a mesh.
-/// (No Mesh of chapter 13, as chapter 10 knows none. Each stream splits its group once more, since
-/// messages of a thread may not mix with those of its rank.)
+/// (A Mesh, as in chapter 13, could make them; two calls of split() do, too.)
 struct HsdpGroups {
   std::unique_ptr<Comm> shards;    ///< shard group: S neighbors, which together have one model
   std::unique_ptr<Comm> replicas;  ///< replica group: R ranks with the same shard

@@ -1,6 +1,7 @@
 // Hybrid sharding (HSDP) in one short file: four ranks as two replicas of two shards. A layer is
 // gathered inside a replica, and gradients are summed inside first and then across replicas. Each
-// machine has two ranks, so with two replicas little crosses the slow link between machines.
+// machine has two ranks, so with two replicas little crosses the slow link between machines. (The
+// page calls a replica of the toy a shard group; replicas there are ranks with the same shard.)
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/30_hsdp/toy.cpp -o toy && ./toy
 
