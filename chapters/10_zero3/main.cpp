@@ -285,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // the weights are new; if they are not, this step sends as much as others
+  m.params.reshard();  // weights are new; after a skip, too, so that all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

@@ -348,6 +348,7 @@ void run(Options o, Comm& comm) {
   for (const Axis axis : kAxes) run.log.count(m.mesh[axis]);  // their messages, in the report
   train(o, layout, m, text, run);
   m.scaler.report(run.log.extra());
+  // Equal on all ranks in zig-zag order. In contiguous order ranks differ in attention.
   report_recompute(run.log, m.flops,
                    layout.recompute.extra_flops(layout.gpt, layout.share) / layout.own.cp);
   report_traffic(run.log, zero2_traffic(layout.params, o.ddp, o.precision, layout.GA),
