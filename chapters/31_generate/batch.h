@@ -1,6 +1,6 @@
 // Continuous batching: answers share passes, and one that ends gives its place to the next.
 //
-// All that an answer is, its tokens, is here; a place in the cache has its keys and values.
+// An answer's tokens are here. Its keys and values are at its place in the cache.
 // Prefill, decode and speculation are one rule. A pass takes the tokens of a text that its cache
 // lacks, and then the tokens that a draft proposes. Logits are wanted from the last token of the
 // text on. At each of these rows the model draws a token. If it is the one that was proposed there,
@@ -28,7 +28,7 @@
 
 namespace ladder {
 
-/// Why an answer ends: all tokens are there, the window is full, or the model or --stop ended it.
+/// Why an answer ends: it has --max-tokens, the window is full, or the model or --stop ended it.
 enum class End : uint8_t { None, Length, Window, Token, Stop };
 constexpr auto names_of(End) { return std::array{"none", "length", "window", "end", "stop"}; }
 

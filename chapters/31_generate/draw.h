@@ -7,9 +7,9 @@
 // order in which texts are admitted, on its neighbors, or on a draft.
 //
 // Filters come first, in the order of Hugging Face's transformers: the repetition penalty, then the
-// temperature, then on the heated probabilities top-k, top-p and min-p. Of equal values the token
-// with the lower id counts as larger. So top-k keeps exactly k tokens, where transformers keep all
-// that equal the last.
+// temperature, then top-k, top-p and min-p on the probabilities that the temperature has changed.
+// Of equal values the token with the lower id counts as larger. So top-k keeps exactly k tokens,
+// where transformers keep all that equal the last.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class Draw {
  public:
   explicit Draw(const DrawOptions& options) : o_(options) {}
 
-  /// Called with heated logits and the tokens that the filters leave, unless the draw is greedy.
+  /// Called with logits / temperature and the tokens that the filters leave; not at temperature 0.
   std::function<void(std::span<const float> x, const std::vector<int32_t>& kept, const DrawKey&)>
       watch;
 
@@ -105,7 +105,7 @@ class Draw {
         x *= by;
   }
 
-  /// The tokens that the filters leave, ascending. x: heated logits
+  /// The tokens that the filters leave, ascending. x: logits / temperature
   std::vector<int32_t> filtered(std::span<const float> x) const {
     const auto value = [&](int32_t token) { return x[static_cast<size_t>(token)]; };
     const auto before = [&](int32_t a, int32_t b) {
