@@ -5,7 +5,8 @@
 //   m = beta2 m + (1 - beta2) g
 //
 // Lion has one state, Adam has two. Every step moves each weight by lr, whatever its gradient is.
-// So lr should be 3 to 10 times smaller than AdamW's, and weight_decay larger by the same factor.
+// So the paper advises an lr 3 to 10 times smaller than AdamW's, and a weight_decay larger by the
+// same factor.
 #pragma once
 
 #include <cstdint>

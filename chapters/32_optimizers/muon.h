@@ -16,8 +16,9 @@
 // momentum, m = beta m + g, has the same direction and is 1 / (1 - beta) times as long. So a
 // checkpoint says which form it holds.
 //
-// What is no matrix of a block has AdamW. Its two moments and Muon's one lie in the same two flat
-// buffers, as chapter 08 cuts them: `v` of matrices is never written, 4 P_m / N wasted bytes.
+// AdamW updates what is no matrix of a block. Its two moments and Muon's one lie in the same two
+// flat buffers, as chapter 08 cuts them. `v` of matrices is never written: 4 P_m / N bytes are
+// wasted.
 #pragma once
 
 #include <array>
