@@ -51,8 +51,8 @@ struct Factors {
 
 class Scaling {
  public:
-  /// @throws UserError if --mup is not two numbers, if the base's width is not some of the model's
-  /// heads, or if the head is tied, since a tied weight cannot absorb the head's factor alone
+  /// @throws UserError if --mup is not two numbers, if the base's width is no multiple of a head's
+  /// channels, or if the head is tied, since a tied weight cannot absorb the head's factor alone
   Scaling(const ScalingOptions& options, const GptConfig& config) {
     if (options.mup.empty()) return;
     if (options.mup.size() != 2)

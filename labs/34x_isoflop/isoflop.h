@@ -59,8 +59,8 @@ inline Power power_law(std::span<const double> x, std::span<const double> y) {
 }
 
 /// For a budget C that was not run: which of the models to train, and its loss.
-/// @param size of the best N of a budget, a power of C
-/// @param loss of the loss at that N
+/// @param size the law of the best N: a power of C
+/// @param loss the law of the loss at that N: a power of C, too
 inline Foretold foretell(Power size, Power loss, double C, std::span<const Model> models) {
   throw std::logic_error("foretell is not written yet");
 }
