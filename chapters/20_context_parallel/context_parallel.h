@@ -121,6 +121,13 @@ class ContextParallel {
   void sum_losses(Tensor losses) { losses_.all_reduce(losses); }
 
   // ---- report -----------------------------------------------------------------------------------
+  /// FLOPs by which this rank's attention exceeds the mean of all ranks, in forward of one sequence
+  /// and one layer: 0 in zig-zag order. HS: channels of a head
+  int64_t flops_above_mean(int64_t HS) const {
+    const int64_t mean = own_.T * (own_.T + 1) / 2 / own_.cp;
+    const int64_t more = own_.pairs({0, own_.T}) - mean;
+    return cost::attention_piece_forward(1, 0, 0, heads_, 0, HS, more).flops;
+  }
   void begin_step() {
     if (attention_) attention_->pairs = 0;
   }

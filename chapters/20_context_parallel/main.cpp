@@ -348,9 +348,10 @@ void run(Options o, Comm& comm) {
   for (const Axis axis : kAxes) run.log.count(m.mesh[axis]);  // their messages, in the report
   train(o, layout, m, text, run);
   m.scaler.report(run.log.extra());
-  // Equal on all ranks in zig-zag order. In contiguous order ranks differ in attention.
+  const int64_t attends_again = layout.share * layout.recompute.attention_again();
   report_recompute(run.log, m.flops,
-                   layout.recompute.extra_flops(layout.gpt, layout.share) / layout.own.cp);
+                   layout.recompute.extra_flops(layout.gpt, layout.share) / layout.own.cp +
+                       attends_again * m.context.flops_above_mean(layout.gpt.head_size()));
   report_traffic(run.log, zero2_traffic(layout.params, o.ddp, o.precision, layout.GA),
                  m.comm_stream);
   m.context.report(run.log, layout.share, layout.gpt.layers, layout.recompute.attention_again());
