@@ -16,6 +16,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import fmean
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM, TEXT, KEPT = ROOT / "build/cpu/bin/ch32_optimizers", ROOT / "runs/bible.txt", ROOT / "runs/32"
@@ -30,10 +31,12 @@ OPTIMIZERS = {"adamw": ("", (1e-3, 2e-3, 4e-3, 8e-3)),
 
 
 def version():
-    """The last commit that touched what the program is made of."""
+    """The last commit that touched what the program is made of; if that was changed since, the program itself, too."""
     sources = ["kernels", "common", "chapters/*/*.h", "chapters/32_optimizers/main.cpp"]
-    return subprocess.run(["git", "log", "-1", "--format=%h", "--", *sources], cwd=ROOT, check=True,
-                          capture_output=True, text=True).stdout.strip()
+    git = lambda *words: subprocess.run(["git", *words, "--", *sources], cwd=ROOT, check=True,
+                                        capture_output=True, text=True).stdout.strip()
+    changed = "-" + hashlib.sha256(PROGRAM.read_bytes()).hexdigest()[:8] if git("status", "--porcelain") else ""
+    return git("log", "-1", "--format=%h") + changed
 
 
 def made(flags, kept):
@@ -84,7 +87,7 @@ def flags_of(name, rate, seed, steps=STEPS):
 
 def summary(name, rate, runs):
     return {"optimizer": name, "rate": rate, "loss": [loss(run) for run in runs],
-            "training loss": [[run["losses"][i] for i in range(9, len(run["losses"]), 10)] for run in runs],
+            "mean loss of ten steps": [[fmean(run["losses"][i:i + 10]) for i in range(0, len(run["losses"]), 10)] for run in runs],
             "seconds": [run["seconds"] for run in runs], "Optim": runs[0]["memory"][0]["Optim"]["measured"]}
 
 

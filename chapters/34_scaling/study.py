@@ -34,11 +34,13 @@ COMMON = (f"--model tiny --batch {BATCH} --seq-len {LENGTH} --threads 1 --schedu
 
 
 def version():
-    """The last commit that touched what the program is made of."""
+    """The last commit that touched what the program is made of; if that was changed since, the program itself, too."""
     sources = ["kernels", "common", *(f"chapters/{name}" for name in ("01_sgd", "02_adamw", "03_schedules",
                                                                       "04_clipping", "34_scaling/*.[ch]*"))]
-    return subprocess.run(["git", "log", "-1", "--format=%h", "--", *sources], cwd=ROOT, check=True,
-                          capture_output=True, text=True).stdout.strip()
+    git = lambda *words: subprocess.run(["git", *words, "--", *sources], cwd=ROOT, check=True,
+                                        capture_output=True, text=True).stdout.strip()
+    changed = "-" + hashlib.sha256(PROGRAM.read_bytes()).hexdigest()[:8] if git("status", "--porcelain") else ""
+    return git("log", "-1", "--format=%h") + changed
 
 
 def report_of(flags, commit, text):
