@@ -21,16 +21,16 @@ struct HostMemory : Memory {
 /// Tensors in host memory, or on the device of this test program. On a device, what is communicated
 /// is still queued when the communicator is called.
 template <class Memory>
-class Collectives : public ::testing::Test {
+class EachCollective : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::is_same_v<Memory, DeviceMemory> && !open_test_device()) GTEST_SKIP() << "no GPU here";
   }
 };
 using Places = ::testing::Types<HostMemory, DeviceMemory>;
-TYPED_TEST_SUITE(Collectives, Places);
+TYPED_TEST_SUITE(EachCollective, Places);
 
-TYPED_TEST(Collectives, AllReduce) {
+TYPED_TEST(EachCollective, AllReduce) {
   on_ranks([](Comm& comm) {
     TypeParam memory(comm);
     for (Dtype dtype : kSummed)
@@ -48,7 +48,7 @@ TYPED_TEST(Collectives, AllReduce) {
   });
 }
 
-TYPED_TEST(Collectives, ReduceScatterIntoAnotherTensorAndInPlace) {
+TYPED_TEST(EachCollective, ReduceScatterIntoAnotherTensorAndInPlace) {
   on_ranks([](Comm& comm) {
     TypeParam memory(comm);
     for (Dtype dtype : kSummed)
@@ -66,7 +66,7 @@ TYPED_TEST(Collectives, ReduceScatterIntoAnotherTensorAndInPlace) {
   });
 }
 
-TYPED_TEST(Collectives, AllGatherFromAnotherTensorAndInPlace) {
+TYPED_TEST(EachCollective, AllGatherFromAnotherTensorAndInPlace) {
   on_ranks([](Comm& comm) {
     TypeParam memory(comm);
     for (Dtype dtype : kAll)
@@ -82,7 +82,7 @@ TYPED_TEST(Collectives, AllGatherFromAnotherTensorAndInPlace) {
   });
 }
 
-TYPED_TEST(Collectives, BroadcastFromEveryRank) {
+TYPED_TEST(EachCollective, BroadcastFromEveryRank) {
   on_ranks([](Comm& comm) {
     TypeParam memory(comm);
     for (Dtype dtype : kAll)
@@ -95,7 +95,7 @@ TYPED_TEST(Collectives, BroadcastFromEveryRank) {
   });
 }
 
-TYPED_TEST(Collectives, AllToAllTransposes) {
+TYPED_TEST(EachCollective, AllToAllTransposes) {
   on_ranks([](Comm& comm) {
     TypeParam memory(comm);
     for (Dtype dtype : kAll)
