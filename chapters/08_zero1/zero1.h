@@ -36,7 +36,7 @@ namespace ladder {
 struct ShardedWeights {
   Tensor compute;     ///< PrecisionOptions::dtype() (layout.size())
   Flat master;        ///< F32
-  bool round_master;  ///< --master-bits 16 (chapter 05): the master keeps only the bits of compute
+  bool round_master;  ///< --master 16 (chapter 05): the master keeps only the bits of compute
 
   ShardedWeights(Arena& arena, const ParamLayout& layout, const ParamLayout& shard,
                  const PrecisionOptions& options)

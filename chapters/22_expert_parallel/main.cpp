@@ -185,8 +185,8 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const Exchanged x = m.exchange.acts(l, r.chosen);
   const ExpertActs s = m.experts.acts(l, x.chosen);
   router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
-  m.exchange.exchange_routing(
-      ctx, x);  // sends counts, choices and factors w_e; full experts drop tokens
+  // Sends counts, choices and factors w_e; full experts drop tokens.
+  m.exchange.exchange_routing(ctx, x);
   m.exchange.to_owners(ctx, x, x.inp, inp);
   // exchange_routing() has left an expert at most `most` tokens of a sequence, c in the README. So
   // this drops none, and M rows are enough.

@@ -68,7 +68,8 @@ class Muon(unittest.TestCase):
             return golden.train(self.flags(name), text, torch.float64)
 
     def distance(self, losses, others):
-        return max(abs(a / b - 1) for a, b in zip(losses, others, strict=True))
+        import golden
+        return golden.deviation(losses, others)
 
     def bound(self, name, losses, norms):
         """See above. An update moves a weight by 0.2 of the rate, as a root mean square, or less."""

@@ -18,7 +18,6 @@ namespace {
 using declared::Declaration;
 using declared::Extent;
 using declared::Kind;
-using declared::Letter;
 using declared::Operand;
 using declared::Term;
 
