@@ -7,9 +7,14 @@
   labs/exam.py PATH --seed N --key WORD   an exam that only those can draw who know the word
   labs/exam.py PATH --seed N --key WORD --answers
                                           its answers, and where each formula stands
+  labs/exam.py PATH --seed N --key WORD --class NAMES --sheets DIR
+                                          a sheet NAME.txt of its own for each line of the file NAMES
+  labs/exam.py PATH --seed N --key WORD --class NAMES --handed-in DIR --csv FILE
+                                          grades NAME.txt of each: lines "K VALUE"
 """
 
 import argparse
+import csv
 import math
 import random
 import sys
@@ -220,6 +225,72 @@ def exam(path, seed, key=None):
     return questions
 
 
+# ---- a class: each student has questions of their own ----------------------------------------------
+
+
+def names(path):
+    """The students of a class, a line each."""
+    found = [line.strip() for line in lines_of(path) if line.strip()]
+    for name in found:
+        if "/" in name or name.startswith(".") or found.count(name) > 1:
+            raise Refused(f"{path}: {name}; legal are names of files, each once")
+    return found
+
+
+def lines_of(path):
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as fault:
+        raise Refused(f"{path} cannot be read: {getattr(fault, 'strerror', None) or 'it is not UTF-8'}") from None
+
+
+def write_sheets(path, seed, key, students, folder):
+    """A file of questions for each student; none is replaced."""
+    sheets = {folder / f"{name}.txt": exam(path, seed, f"{key} {name}") for name in students}
+    there = [sheet for sheet in sheets if sheet.exists()]
+    if there:
+        raise Refused(f"{there[0]} is there and stays as it is; legal is a folder without sheets")
+    folder.mkdir(parents=True, exist_ok=True)
+    for sheet, questions in sheets.items():
+        lines = [f"{sheet.stem}: answers go into {sheet.name}, a line each: number, blank, value to {DIGITS} digits", ""]
+        sheet.write_text("\n".join([*lines, *(f"{k:2}  {text}" for k, (_, text, _) in enumerate(questions, 1))]) + "\n", encoding="utf-8")
+    print(f"{len(sheets)} sheets in {folder}")
+
+
+def points_of(questions, lines):
+    """(1 or 0 for each question, lines that are no answer). Of two answers to a question the last counts."""
+    points, unread = [0] * len(questions), []
+    for line in filter(str.strip, lines):
+        k, _, value = line.strip().partition(" ")
+        try:
+            if k not in map(str, range(1, len(questions) + 1)):
+                raise InvalidOperation
+            points[int(k) - 1] = int(is_right(value, questions[int(k) - 1][2]))
+        except InvalidOperation:
+            unread.append(line)
+    return points, unread
+
+
+def grade_sheets(path, seed, key, students, folder, out):
+    """Writes a row for each student. Returns the status: 1 if something is missing or could not be read."""
+    if not folder.is_dir():
+        raise Refused(f"no folder {folder} with answers")
+    rows, status = [], 0
+    for name in students:
+        questions, answers = exam(path, seed, f"{key} {name}"), folder / f"{name}.txt"
+        points, unread = points_of(questions, lines_of(answers) if answers.exists() else [])
+        for said in [f"not read: {line}" for line in unread] if answers.exists() else ["nothing handed in"]:
+            print(f"{name}: {said}")
+        status |= bool(unread) or not answers.exists()
+        rows.append([name, sum(points), *points])
+    try:
+        with out.open("x", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([["student", "points", *range(1, len(PATHS[path]) + 1)], *rows])
+    except OSError as fault:
+        raise Refused(f"{out} cannot be written: {fault.strerror}; legal is a new file") from None
+    return int(status)
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         raise Refused(f"{message}; labs/exam.py --help")
@@ -232,11 +303,15 @@ def main(words):
     parser.add_argument("--key")
     parser.add_argument("--answers", action="store_true")
     parser.add_argument("--answer", nargs=2, metavar=("K", "VALUE"))
+    for flag, more in {"--class": {"dest": "students"}, "--sheets": {}, "--handed-in": {}, "--csv": {}}.items():
+        parser.add_argument(flag, type=Path, **more)
     try:
         args = parser.parse_args(words)
         if args.answers and not args.key:
             raise Refused("--answers wants the --key WORD with which the questions were drawn; --answer K VALUE judges one without")
         questions = exam(args.path, args.seed, args.key)
+        if args.students or args.sheets or args.handed_in or args.csv:
+            return of_a_class(args)
         if args.answer:
             return judge(questions, *args.answer)
     except Refused as refused:
@@ -245,6 +320,13 @@ def main(words):
     for k, (chapter, text, answer) in enumerate(questions, 1):
         print(f"{k:2}  {answer:.{SHOWN}g}  chapter {chapter}" if args.answers else f"{k:2}  {text}")
     return 0
+
+
+def of_a_class(args):
+    if not args.key or not args.students or not (args.sheets or args.handed_in and args.csv):
+        raise Refused("a class wants --key WORD, --class NAMES, and --sheets DIR or --handed-in DIR --csv FILE")
+    what = (args.path, args.seed, args.key, names(args.students))
+    return write_sheets(*what, args.sheets) or 0 if args.sheets else grade_sheets(*what, args.handed_in, args.csv)
 
 
 def is_right(value, answer):

@@ -14,6 +14,9 @@
   labs/lab.py grade NN --results results.json [--submission DIR] [--seed N]
                                    as an autograder does, in Gradescope's format; the seed that
                                    results.json tells repeats a grading
+  labs/lab.py class NN --submissions DIR --results DIR [--jobs N] [--seed N]
+                                   grades a folder for each student, and goes on after a stop: grades.csv,
+                                   and errors.md, a page of who has made which error
 """
 
 import argparse
@@ -27,7 +30,7 @@ if sys.version_info < (3, 11):
     sys.exit("error: labs/lab.py wants Python 3.11 or later, which reads TOML")
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine import answers, bugs, grade, judge, transplant  # noqa: E402
+from engine import answers, bugs, classroom, grade, judge, transplant  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
 from engine.gates import plain, table  # noqa: E402
@@ -50,6 +53,7 @@ def new(args, desk):
     for path in desk.start(lab):
         print(f"wrote {desk.show(path)}")
     print(f"read  {desk.show(lab.folder / 'README.md')}, then {desk.show(desk.of(lab) / 'README.md')}")
+    print(f"rules for an assistant, if you use one: {desk.show(desk.of(lab) / 'AGENTS.md')}")
     print(f"then  labs/lab.py check {lab.number}, or watch {lab.number}")
     print("write within the bodies that throw" + (" and between the lines of yours" if lab.is_extension else "; a helper is a lambda in one"))
 
@@ -179,11 +183,26 @@ def grade_lab(args, desk):
     print(grade.grade(lab, Build(ROOT, args.build), folder, Path(args.results), args.seed))
 
 
+def grade_class(args, _):
+    lab, folder = find(args.lab), Path(args.results)
+    failed = classroom.grade_class(lab, Build(ROOT, args.build), Path(args.submissions), folder, args.seed, args.jobs)
+    print(f"{folder / 'grades.csv'} has the points, {folder / 'errors.md'} the errors")
+    for name, why in failed.items():
+        print(f"not graded: {name}: {why}")
+    return 1 if failed else 0
+
+
 def seed(text):
     number = int(text) if re.fullmatch("[0-9]{1,19}", text) else LARGEST_SEED + 1
     if number > LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"'{text}'; legal is a whole number from 0 to {LARGEST_SEED}")
     return number
+
+
+def jobs(text):
+    if not re.fullmatch("[1-9][0-9]?", text):
+        raise argparse.ArgumentTypeError(f"'{text}'; legal is a whole number from 1 to 99")
+    return int(text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -221,6 +240,11 @@ def arguments():
     one = command("grade", grade_lab, "lab")
     one.add_argument("--results", required=True)
     one.add_argument("--submission")
+    one.add_argument("--seed", type=seed)
+    one = command("class", grade_class, "lab")
+    one.add_argument("--submissions", required=True)
+    one.add_argument("--results", required=True)
+    one.add_argument("--jobs", type=jobs, default=2)
     one.add_argument("--seed", type=seed)
     return parser
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import transplant
 from .labs import Refused, bodies, holes, reading, replace, stub
+from .rules import rules
 
 
 class Desk:
@@ -46,9 +47,9 @@ class Desk:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(stubs[path])
-        text = self.of(lab) / "README.md"
-        if not text.exists():
-            text.write_text(reading(lab), encoding="utf-8")
+        for name, make in {"README.md": reading, "AGENTS.md": rules}.items():
+            if not (self.of(lab) / name).exists():
+                (self.of(lab) / name).write_text(make(lab), encoding="utf-8")
         return written
 
     def files(self, lab):

@@ -29,6 +29,7 @@ class Result:
     faults: list = field(default_factory=list)  # results of the rows that are wrong
     rows: int = 1
     limited: bool = False  # all that is wrong with it is another gate's
+    mark: str = ""  # of what is wrong: the same for the same fault on the same seeds
 
     @property
     def passed(self):

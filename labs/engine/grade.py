@@ -8,7 +8,9 @@ Seeds are drawn: so are ranks, sizes, numbers, and the weights and the text of t
 results.json carries them.
 """
 
+import contextlib
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -23,6 +25,7 @@ from .labs import Refused, replace
 SEEDS = 3
 LARGEST = 1 << 20  # bytes of a file
 DEEPEST = 20  # folders in folders of a submission
+PASTED = 0.8  # likeness from which a person is told; a chapter with an error in it has 0.81 to 1
 MOST_SHOWN = 2000  # characters of what the student sees of a gate
 # Errors that are not the submission's fault: the machine has no room, no processes, no files.
 OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
@@ -75,8 +78,30 @@ def run_all(lab, build, work, seeds):
         of_gate = [result for run in runs for result in run if result.gate.name == gate.name]
         worst = min(of_gate, key=lambda result: result.share)
         worst.share = sum(result.share for result in of_gate) / len(of_gate)
+        worst.mark = mark(of_gate)
         results.append(worst)
     return results
+
+
+def mark(of_gate):
+    """A hash of all rows that are wrong; nothing if none is."""
+    rows = [(i, fault.case, fault.yours) for i, result in enumerate(of_gate) for fault in result.faults]
+    return hashlib.sha256(repr(rows).encode()).hexdigest() if rows else ""
+
+
+def likeness(lab, submission):
+    try:
+        return transplant.likeness(lab, {path: transplant.read(found(submission, path)) for path in lab.files})
+    except transplant.NotTaken:
+        return None
+
+
+def digest(lab, submission):
+    """Of what a grading depends on, but for its seeds and the libraries: whether it would be the same."""
+    files = [lab.folder / "lab.toml", lab.folder / "check.cpp", *(lab.root / path for path in lab.files)]
+    with contextlib.suppress(transplant.NotTaken):
+        files += [found(submission, path) for path in lab.files]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def nothing(why):
@@ -86,7 +111,7 @@ def nothing(why):
 
 def not_judged(fault):
     traceback.print_exc()
-    return nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course")
+    return {**nothing(f"the submission could not be judged ({type(fault).__name__}); tell who teaches this course"), "extra_data": {"not_judged": True}}
 
 
 def report(results, said):
@@ -101,7 +126,9 @@ def report(results, said):
         }
         for result in results
     ]  # fmt: skip
-    return {"output": "\n".join(filter(None, [*said, sandbox.missing()])), "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
+    marks = {result.gate.name: result.mark for result in results if result.mark}
+    output = "\n".join(filter(None, [*said, sandbox.missing()]))
+    return {"output": output, "visibility": "visible", "stdout_visibility": "hidden", "tests": tests, "extra_data": {"marks": marks}}
 
 
 def evaluate(lab, build, submission, seeds, notes):
@@ -151,8 +178,14 @@ def grade(lab, build, submission, results, seed=None):
     build.prepare(judge.targets(lab))
     seeds, notes = drawn(seed), []
     graded = evaluate(lab, build, submission, seeds, notes)
-    graded["extra_data"] = {"seeds": seeds, "look_at": notes}  # no student sees it
+    alike = likeness(lab, submission)
+    if alike is not None and alike >= PASTED:
+        notes.append(f"{alike:.0%} of what is taken stands in the tree's own files, whatever the names of variables")
+    more = graded.setdefault("extra_data", {})  # no student sees it
+    more.update(seeds=seeds, look_at=notes, likeness=alike)
+    if "not_judged" not in more:
+        more["digest"] = digest(lab, submission)
     replace(results, json.dumps(graded, indent=1) + "\n")
     score = graded.get("score", sum(test["score"] for test in graded["tests"]))
     said = f"{lab.name}: {score:g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"
-    return "\n".join([said, *(["look at these lines: no lab needs such a word", *notes] if notes else [])])
+    return "\n".join([said, *(["look at these lines", *notes] if notes else [])])

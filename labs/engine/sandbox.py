@@ -19,6 +19,7 @@ import re
 import resource
 import secrets
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -78,9 +79,27 @@ def has_own_network():
 @functools.cache
 def free_user():
     """A number without account, group and processes, for all that this process runs: processes of that
-    number are ended, and no other's may be."""
+    number are ended, and no other's may be. No other grading has it meanwhile."""
     used = {owner for _, _, owner in processes()} | {entry.pw_uid for entry in pwd.getpwall()} | {entry.gr_gid for entry in grp.getgrall()}
-    return secrets.choice([number for number in NUMBERS if number not in used])
+    free = [number for number in NUMBERS if number not in used]
+    while not reserve(number := secrets.choice(free)):
+        free.remove(number)
+    return number
+
+
+RESERVED = []
+
+
+def reserve(number):
+    """Whether this process has the number from now until it ends: the name of a socket can be taken once."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0ladder-user-{number}")
+    except OSError:
+        name.close()
+        return False
+    RESERVED.append(name)
+    return True
 
 
 def missing():

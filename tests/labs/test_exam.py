@@ -4,7 +4,9 @@
 import contextlib
 import io
 import re
+import tempfile
 import unittest
+from pathlib import Path
 
 from house_of_labs import ROOT
 
@@ -80,6 +82,32 @@ class Exams(unittest.TestCase):
             self.assertNotIn(f" {answer} ", shown)
             self.assertEqual(said(*drawn, "--answer", k, answer)[0], 0, line)
             self.assertEqual(said(*drawn, "--answer", k, str(1.1 * float(answer)))[0], 1, line)
+
+    def test_a_class(self):
+        """Each student has a sheet of their own, and answers to it alone have all points."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            (folder / "names").write_text("Ada\nBen Ode\nCleo\n", encoding="utf-8")
+            words = ["systems", "--seed", "3", "--key", "heron", "--class", str(folder / "names")]
+            self.assertEqual(said(*words, "--sheets", str(folder / "sheets"))[0], 0)
+            sheets = {path.stem: path.read_text(encoding="utf-8") for path in (folder / "sheets").iterdir()}
+            self.assertEqual({len(sheets), len({text.partition("\n")[2] for text in sheets.values()})}, {3})
+            right = "".join(f"{k} {answer:.3g}\n" for k, (_, _, answer) in enumerate(exam.exam("systems", 3, "heron Ada"), 1))
+            (folder / "answers").mkdir()
+            (folder / "answers/Ada.txt").write_text(right, encoding="utf-8")
+            (folder / "answers/Ben Ode.txt").write_text(right + "13 1\n2 many\n", encoding="utf-8")
+            grading = [*words, "--handed-in", str(folder / "answers"), "--csv", str(folder / "points.csv")]
+            status, told = said(*grading)
+            self.assertEqual((status, told), (1, "Ben Ode: not read: 13 1\nBen Ode: not read: 2 many\nCleo: nothing handed in\n"))
+            rows = (folder / "points.csv").read_text(encoding="utf-8").splitlines()
+            self.assertEqual(rows[1], "Ada,12" + 12 * ",1")
+            self.assertLess(int(rows[2].split(",")[1]), 12)
+            self.assertEqual(rows[3], "Cleo,0" + 12 * ",0")
+            (folder / "twice").write_text("Ada\nAda\n", encoding="utf-8")
+            for more in [["--sheets", str(folder / "sheets")], ["--csv", "x"], ["--class", str(folder / "twice"), "--sheets", str(folder / "more")], ["--class", "/nonexistent", "--sheets", "x"]]:
+                status, told = said(*words, *more)
+                self.assertEqual((status, told.count("\n")), (2, 1), more)
+            self.assertEqual(said(*grading)[0], 2)
 
     def test_bad_input_is_one_line(self):
         for words in [["history", "--seed", "1"], ["llama"], ["llama", "--seed", "x"], ["llama", "--seed", "1", "--answer", "13", "1"], ["llama", "--seed", "1", "--answer", "1", "many"], ["llama", "--seed", "1", "--answers"], ["llama", "--seed", "1", "--key", "", "--answers"]]:

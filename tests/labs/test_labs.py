@@ -123,6 +123,22 @@ class Planted(Tree):
         self.assertEqual(aside[0].read_text(encoding="utf-8"), "mine")
         self.assertEqual(len(set(aside)), 2)
 
+    def test_rules_for_an_assistant(self):
+        """They name each function and what is closed, have no line of the answer, and stay as they are."""
+        for number in ["08", "31", "12x"]:
+            lab, desk = find(number, self.root), Desk(self.root)
+            desk.start(lab)
+            page = desk.of(lab) / "AGENTS.md"
+            text = page.read_text(encoding="utf-8")
+            for path, names in lab.files.items():
+                self.assertEqual(f"`{path}`" in text, not lab.is_extension)
+                for name in names:
+                    self.assertIn(f"  - `{name}`\n", text)
+            self.assertEqual([line for line in removed_lines(lab) if line in text], [])
+            page.write_text("mine", encoding="utf-8")
+            desk.reset(lab)
+            self.assertEqual(page.read_text(encoding="utf-8"), "mine")
+
     def test_functions_stand_beside_each_other(self):
         lab, desk = find("08", self.root), Desk(self.root)
         mine = desk.start(lab)[0]
