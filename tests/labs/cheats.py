@@ -149,8 +149,8 @@ def score(results):
 
 
 def is_shown(results, cheat):
-    """Whether a person is told of the word, and of none if there is none."""
-    lines = results["extra_data"]["look_at"]
+    """Whether a person is told of the word, and of none if there is none; most cheats stand in a chapter that was pasted."""
+    lines = [line for line in results["extra_data"]["look_at"] if "stands in the tree's own files" not in line]
     return any(cheat.shown in line for line in lines) if cheat.shown else not lines
 
 
