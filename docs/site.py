@@ -27,7 +27,7 @@ def parts():
            [readmes[name] for name, row in rows if not row.in_trunk and row.trains])
     yield ("others", "Programs that train no model", "Planning, tokens, documents.",
            [readmes[name] for name, row in rows if not row.trains] + ["chapters/25_corpus/examples.md"])
-    yield "labs_of", "Labs", "What you write yourself, and how a course uses it.", ["labs/README.md", "docs/course.md"]
+    yield "labs_of", "Labs", "What you write yourself, and how a course uses it.", ["labs/README.md", "docs/course.md", "docs/syllabus.md"]
     yield ("reference", "Reference", "How to run, what the words mean, how the bits come about.",
            [f"docs/{name}.md" for name in REFERENCE] + ["CONTRIBUTING.md"])
     yield ("results", "Results", "What was measured, where and with which command.",

@@ -57,6 +57,16 @@ class Course(unittest.TestCase):
             shown.setdefault(number, []).append(name)
         self.assertEqual(shown.keys(), LABS.keys())
 
+    def test_a_syllabus_names_what_is_there(self):
+        """Chapters and labs of its tables; the same column has both kinds of text: numbers count."""
+        text = (ROOT / "docs/syllabus.md").read_text(encoding="utf-8")
+        tables = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+        for cells in tables:
+            for number in re.findall(r"\b\d\dx?\b", re.sub(r"\(.*?\)", "", cells[3])):
+                self.assertIn(number, LABS, cells)
+            for number in re.findall(r"\b\d\d\b", re.sub(r"\(.*?\)", "", cells[2])):
+                self.assertEqual(len(list(ROOT.glob(f"chapters/{number}_*"))), 1, cells)
+
     def test_papers_are_those_of_the_chapters(self):
         for chapters, papers in rows("Reading list"):
             texts = [path.read_text(encoding="utf-8") for number in chapters.split() for path in ROOT.glob(f"chapters/{number}_*/README.md")]
