@@ -102,5 +102,4 @@ chapter_tests(30_hsdp
   memory bytes.cpp)
 chapter_tests(32_optimizers
   code muon.cpp
-  equiv resume.cpp
-  memory memory.cpp)
+  equiv resume.cpp)

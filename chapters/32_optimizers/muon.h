@@ -146,19 +146,15 @@ class Muon {
   /// Of this rank's last update: bytes sent and operations, beside those of all ranks in both ways.
   /// @param products operations of the step's products on this rank
   void report(Log& log, int64_t products) const {
-    const bool any = flops_ > 0 || sent_ > 0;
+    if (flops_ == 0 && sent_ == 0) return;  // no update
     const int64_t rank = group_->rank();
-    const double share =
-        any && products > 0 ? static_cast<double>(flops_) / static_cast<double>(products) : 0;
-    log.extra()["muon"] = {
-        {"flops", {{"predicted", any ? plan_.flops(rank) : 0}, {"measured", flops_}}},
-        {"sent", {{"predicted", any ? plan_.sent(rank) : 0}, {"measured", sent_}}},
-        {"share_of_step", share},
-        {"owners", owners_work(layout_->unsharded())},
-        {"without_owners", work_without_owners(layout_->unsharded())}};
-    if (any)
-      log.note(fmt::format("muon: {:.3g} GFLOP an update, {:.3g}% of what the step's products take",
-                           static_cast<double>(flops_) * 1e-9, 100 * share));
+    const double share = static_cast<double>(flops_) / static_cast<double>(products);
+    nlohmann::json& muon = log.extra()["muon"] = ways(layout_->unsharded());
+    muon["flops"] = {{"predicted", plan_.flops(rank)}, {"measured", flops_}};
+    muon["sent"] = {{"predicted", plan_.sent(rank)}, {"measured", sent_}};
+    muon["share_of_step"] = share;
+    log.note(fmt::format("muon: {:.3g} GFLOP an update, {:.3g}% of what the step's products take",
+                         static_cast<double>(flops_) * 1e-9, 100 * share));
   }
 
  private:

@@ -19,7 +19,6 @@
 
 namespace ladder {
 
-/// The first three are those of OptimizerKind, in its order.
 enum class OptimizersKind : uint8_t { Sgd, Adam, AdamW, Lion, AdamW8bit, Adafactor, Muon };
 constexpr auto names_of(OptimizersKind) {
   return std::array{"sgd", "adam", "adamw", "lion", "adamw8bit", "adafactor", "muon"};
@@ -44,12 +43,6 @@ struct OptimizersOptions {
     muon.check();
   }
 
-  /// Whether chapter 02 has it.
-  bool is_plain() const { return kind <= OptimizersKind::AdamW; }
-  OptimizerOptions plain() const {
-    return {.kind = static_cast<OptimizerKind>(kind), .adamw = adamw};
-  }
-
   /// @throws UserError if it needs whole rows or columns, because ranks have only chunks
   void check_sharding(int64_t ranks) const {
     if (ranks > 1 && kind == OptimizersKind::Adafactor)
@@ -71,26 +64,27 @@ class Optimizers {
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const SgdOptions& sgd,
                         const OptimizersOptions& options) {
     switch (options.kind) {
+      case OptimizersKind::Sgd: bytes[Mem::Optim] += Sgd::bytes(layout, sgd); break;
       case OptimizersKind::Lion: bytes[Mem::Optim] += Lion::bytes(layout); break;
       case OptimizersKind::AdamW8bit: bytes[Mem::Optim] += AdamW8bit::bytes(layout); break;
       case OptimizersKind::Adafactor: bytes[Mem::Optim] += Adafactor::bytes(layout); break;
       case OptimizersKind::Muon: Muon::add_bytes(bytes, layout, options.muon); break;
-      default: bytes[Mem::Optim] += Optimizer::bytes(layout, sgd, options.plain());
+      default: bytes[Mem::Optim] += AdamW::bytes(layout);
     }
   }
 
   /// One update of all parameters. params, grads F32; `grads` is changed.
   /// @param matrix_lr the rate of Muon's matrices
   void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, float matrix_lr) {
-    ++updates_;
-    if (auto* const plain = std::get_if<Optimizer>(&rule_))
-      return plain->step(ctx, params, grads, lr);
     const Span span(ctx, "optimizer_step");
+    ++updates_;
     std::visit(
         [&]<class Rule>(Rule& rule) {
           if constexpr (std::is_same_v<Rule, Muon>)
             rule.step(ctx, params, grads, lr, matrix_lr, updates_);
-          else if constexpr (!std::is_same_v<Rule, Optimizer>)
+          else if constexpr (std::is_same_v<Rule, Sgd>)
+            rule.step(ctx, params, grads, lr);
+          else
             rule.step(ctx, params, grads, lr, updates_);
         },
         rule_);
@@ -112,7 +106,6 @@ class Optimizers {
       throw UserError("has momentum of the form {}; legal is \"{}\": m = beta m + (1 - beta) g",
                       state.at("momentum").dump(), Muon::form());
     updates_ = count_in(state.at("updates"));
-    if (auto* const plain = std::get_if<Optimizer>(&rule_)) plain->set_state(state);
   }
   bool needs_state() const { return kind_ != OptimizersKind::Sgd; }
 
@@ -122,17 +115,20 @@ class Optimizers {
   }
 
  private:
-  using Rule = std::variant<Optimizer, Lion, AdamW8bit, Adafactor, Muon>;
+  using Rule = std::variant<Sgd, AdamW, Lion, AdamW8bit, Adafactor, Muon>;
 
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizersOptions& options, Comm& comm) {
-    if (options.is_plain()) return Optimizer(arena, layout, sgd, options.plain());
+    if (options.kind == OptimizersKind::Sgd) return Sgd(arena, layout, sgd);
     if (sgd.momentum != 0)
       throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
     if (options.kind == OptimizersKind::Lion) return Lion(arena, layout, options.adamw);
     if (options.kind == OptimizersKind::AdamW8bit) return AdamW8bit(arena, layout, options.adamw);
     if (options.kind == OptimizersKind::Adafactor) return Adafactor(arena, layout, options.adamw);
-    return Muon(arena, layout, options.adamw, options.muon, comm);
+    if (options.kind == OptimizersKind::Muon)
+      return Muon(arena, layout, options.adamw, options.muon, comm);
+    return AdamW(arena, layout, options.adamw,
+                 /*decoupled=*/options.kind == OptimizersKind::AdamW);
   }
 
   OptimizersKind kind_;

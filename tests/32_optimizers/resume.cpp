@@ -6,26 +6,23 @@ namespace {
 
 class OptimizersControls : public SameTraceSmall {};
 
-TEST_F(OptimizersControls, ResumeNeedsTheirStates) {
+TEST_F(OptimizersControls, ResumeNeedsStatesAndTheCountOfUpdates) {
   for (const std::string name : {"lion", "adafactor", "adamw8bit", "muon"}) {
     const std::string flags = "--optimizer " + name;
     const Trace whole = trace("32_optimizers", flags);
-    trace("32_optimizers", flags + " --save half", {0, kHalf});
+    const auto goes_on_as_another = [&] {
+      return different_trace(whole,
+                             trace("32_optimizers", flags + " --load half", {kHalf, kSteps}));
+    };
     trace("32_optimizers", flags + " --save other --seed 2", {0, kHalf});
-    take_optimizer(path("half"), path("other"));
-    const Trace then = trace("32_optimizers", flags + " --load half", {kHalf, kSteps});
-    EXPECT_TRUE(different_trace(whole, then)) << name;
-  }
-}
-
-TEST_F(OptimizersControls, ResumeNeedsTheCountOfUpdates) {
-  for (const std::string name : {"adafactor", "adamw8bit"}) {
-    const std::string flags = "--optimizer " + name;
-    const Trace whole = trace("32_optimizers", flags);
     trace("32_optimizers", flags + " --save half", {0, kHalf});
-    set_state(path("half"), "optimizer", {{"name", name}, {"updates", kHalf + 1}});
-    const Trace then = trace("32_optimizers", flags + " --load half", {kHalf, kSteps});
-    EXPECT_TRUE(different_trace(whole, then)) << name;
+    take_optimizer(path("half"), path("other"));
+    EXPECT_TRUE(goes_on_as_another()) << name;
+    if (name == "lion") continue;  // its steps do not count
+    trace("32_optimizers", flags + " --save half", {0, kHalf});
+    set_state(path("half"), "optimizer",
+              {{"name", name}, {"updates", kHalf + 1}, {"momentum", "lerp"}});
+    EXPECT_TRUE(goes_on_as_another()) << name;
   }
 }
 

@@ -1,6 +1,6 @@
 """The measured table of chapter 32: what each optimizer keeps, and what Muon sends and computes."""
 
-from measure import run, short_text, table
+from measure import long_table, run, short_text
 
 FLAGS = "--model tiny --batch 8 --steps 2 --threads 1"
 OPTIMIZERS = {"adamw": "$8P$", "lion": "$4P$", "adamw8bit": "$(2+8/64)P$", "adafactor": "$4\\sum(R+N)$", "muon": "$8P$"}
@@ -15,7 +15,8 @@ def states(text):
             r = run("32_optimizers", f"{FLAGS} --ranks {ranks} --optimizer {name}", text)
             rows.append([f"`{name}`", ranks, formula if ranks == 1 else f"{formula} / {ranks}",
                          f"{r.memory('Optim', 'predicted'):,}", f"{r.memory('Optim'):,}", f"`{r.hash[-1]}`"])
-    return table(["`--optimizer`", "ranks", "Optim", "predicted, bytes", "measured, bytes", "hash"], rows)
+    return long_table("States", ["`--optimizer`", "ranks", "Optim", "predicted, bytes", "measured, bytes", "hash"], rows,
+                      shown=[1, 3, 5])
 
 
 def muon(text):
@@ -29,12 +30,13 @@ def muon(text):
         rows.append([ranks, *(f"{got[what][how]:,}" for what in ("sent", "flops") for how in ("predicted", "measured")),
                      f"{got['share_of_step']:.0%}", f"{max(owners['flops']) / one:.1%}",
                      f"{max(others['flops']) / one:.1%}", f"`{r.hash[-1]}`"])
-    return table(["ranks", "bytes sent for matrices, predicted", "measured", "operations of rank 0, predicted",
-                  "measured", "to the step's products", "most work of an owner, of all", "without owners", "hash"],
-                 rows)
+    return long_table("Muon, in one update",
+                      ["ranks", "bytes sent for matrices, predicted", "measured", "operations of rank 0, predicted",
+                       "measured", "to the step's products", "most work of an owner, of all", "without owners", "hash"],
+                      rows, shown=[1, 2, 3])
 
 
 def measure():
     text = short_text(8, 256)
-    return (f"`{FLAGS}`, on the first pages of the text:\n\n{states(text)}\n\n"
+    return (f"`{FLAGS}`, on the first pages of the text ([whole tables](../../docs/results/chapter_32.md)):\n\n{states(text)}\n\n"
             f"Muon, in one update:\n\n{muon(text)}")

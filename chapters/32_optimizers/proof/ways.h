@@ -17,33 +17,26 @@
 namespace ladder {
 
 /// Of each rank, in an update.
-inline nlohmann::json owners_work(const ParamLayout& whole) {
-  std::vector<int64_t> flops, sent;
-  for (int64_t r = 0; r < whole.shards(); ++r) {
-    const MuonPlan plan(whole.shard(r));
-    flops.push_back(plan.flops(r));
-    sent.push_back(plan.sent(r));
-  }
-  return {{"flops", flops}, {"sent", sent}};
-}
-
-inline nlohmann::json work_without_owners(const ParamLayout& whole) {
-  const auto ranks = static_cast<size_t>(whole.shards());
+inline nlohmann::json ways(const ParamLayout& whole) {
   std::vector<ParamLayout> shards;
   for (int64_t r = 0; r < whole.shards(); ++r) shards.push_back(whole.shard(r));
-  std::vector<int64_t> flops(ranks), sent(ranks);
-  for (const MuonMatrix& matrix : owned_matrices(whole)) {
-    const auto others =
-        std::ranges::count_if(
-            shards, [&](const ParamLayout& s) { return s.find(matrix.name) != nullptr; }) -
-        1;
-    for (size_t r = 0; r < ranks; ++r)
-      if (const ParamSpec* spec = shards[r].find(matrix.name)) {
-        flops[r] += matrix.flops();
-        sent[r] += others * 4 * round_up(spec->part.size(), kAlign);
-      }
+  nlohmann::json owners, without;
+  for (const ParamLayout& shard : shards) {
+    const MuonPlan plan(shard);
+    owners["flops"].push_back(plan.flops(shard.rank()));
+    owners["sent"].push_back(plan.sent(shard.rank()));
+    int64_t flops = 0, sent = 0;
+    for (const MuonMatrix& matrix : plan.matrices) {
+      const auto part = [&](const ParamLayout& s) { return s.find(matrix.name); };
+      if (!part(shard)) continue;
+      flops += matrix.flops();
+      sent += (std::ranges::count_if(shards, part) - 1) * 4 *
+              round_up(part(shard)->part.size(), kAlign);
+    }
+    without["flops"].push_back(flops);
+    without["sent"].push_back(sent);
   }
-  return {{"flops", flops}, {"sent", sent}};
+  return {{"owners", owners}, {"without_owners", without}};
 }
 
 }  // namespace ladder
