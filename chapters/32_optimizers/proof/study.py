@@ -22,7 +22,7 @@ SEEDS = (1, 2)
 # Flags and steps. Each step has 1,024 tokens.
 MODELS = {"tiny": ("--model tiny --batch 16", 100), "small": ("--model small --seq-len 128 --batch 8", 50)}
 # Where the search for a rate begins. Lion's rate is smaller than AdamW's, its decay larger by the same factor.
-OPTIMIZERS = {"adamw": ("", 1e-3), "lion": ("--beta2 0.99 --weight-decay 0.5", 4e-4), "muon": ("", 16e-3)}
+OPTIMIZERS = {"adamw": ("", 5e-4), "lion": ("--beta2 0.99 --weight-decay 0.5", 4e-4), "muon": ("", 8e-3)}
 
 
 def run(model, name, rate, seed, steps):
