@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "common/model/measure.h"
 #include "common/run/ending.h"
 #include "common/run/log.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 
@@ -30,19 +30,23 @@ class PackedText {
   /// Fills the batch with the next bundles, and moves `place` behind them. Without --documents
   /// `seed` and `step` choose the rows.
   void draw(BundleBatch& batch, RowCursor& place, uint64_t seed, int64_t step) {
-    draw(batch, place, seed, step, 0, batch.size());
+    draw(batch, place, seed, step, numbers_in({0, batch.size()}), batch.size());
   }
   /// For chapter 27: the same on one of several ranks. Of the `all` bundles of the step, this
-  /// rank's batch gets those from `first` on; `place` moves behind all of them.
-  void draw(BundleBatch& batch, RowCursor& place, uint64_t seed, int64_t step, int64_t first,
-            int64_t all) {
-    if (text_) return text_->draw(batch.rows(), seed, step, first);
+  /// rank's batch gets those whose numbers are `own`, ascending; `place` moves behind all of them.
+  void draw(BundleBatch& batch, RowCursor& place, uint64_t seed, int64_t step,
+            const std::vector<int64_t>& own, int64_t all) {
+    if (text_) {
+      for (int64_t i = 0; i < std::ssize(own); ++i)
+        text_->draw(batch.rows().slice(i, 1), seed, step, own[static_cast<size_t>(i)]);
+      return;
+    }
     batch.clear();
     drawn_.clear();
     for (int64_t b = 0; b < all; ++b) {
       const std::vector<Piece> pieces = windows_->next(place);
-      if (first == 0) drawn_.insert(drawn_.end(), pieces.begin(), pieces.end());
-      if (b >= first && b < first + batch.size()) batch.add(windows_->file(), pieces);
+      if (own.front() == 0) drawn_.insert(drawn_.end(), pieces.begin(), pieces.end());
+      if (std::ranges::binary_search(own, b)) batch.add(windows_->file(), pieces);
     }
   }
 
@@ -78,45 +82,55 @@ class PackedText {
 ///   BundleValidation v(ctx, text, batch, each);
 ///   while (v.next()) ... v.bundles().losses ...
 ///   v.mean();
+///
+/// Ranks share the bundles. A rank that has none left gets one that does not count: others may need
+/// its part of the forward pass, as where ranks hold shards of the weights (chapter 10).
 class BundleValidation {
  public:
   /// @param each bundles at a time, at most those of a micro-batch
+  /// @param losses of all ranks' `each` bundles, turn by turn; null where there are no ranks
   /// @param comm ranks that split the bundles; null: this rank has all of them
   BundleValidation(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each,
-                   Comm* comm = nullptr)
+                   Tensor losses = {}, Comm* comm = nullptr)
       : ctx_(ctx),
         text_(text),
         batch_(batch),
         each_(each),
         comm_(comm),
-        begin_(comm ? comm->rank() * each : 0) {}
+        own_(batch.losses().first(batch.losses().size() / batch.size() * each)),
+        losses_(comm ? losses.first(own_.size() * comm->size()) : own_) {}
 
   /// @return false if all bundles are done, or if a signal has stopped the run
   bool next() {
     if (stopping()) return false;
-    if (bundles_.losses) sum_ += total_loss(ctx_, bundles_.losses);
-    const int64_t count = std::min(each_, text_.validation_count() - begin_);
-    if (count <= 0) return false;
-    text_.draw_validation(batch_, begin_, count);
+    const int64_t ranks = comm_ ? comm_->size() : 1, all = text_.validation_count();
+    if (begin_ >= 0) end_round();
+    begin_ = begin_ < 0 ? 0 : begin_ + ranks * each_;
+    if (begin_ >= all) return false;
+    const int64_t first = begin_ + (comm_ ? comm_->rank() * each_ : 0);
+    counting_ = std::clamp<int64_t>(all - first, 0, each_);
+    const int64_t count = std::max<int64_t>(1, counting_);
+    text_.draw_validation(batch_, counting_ > 0 ? first : 0, count);
     bundles_ = batch_.slice(0, count);
-    targets_ += count_targets(bundles_.rows);
-    begin_ += each_ * (comm_ ? comm_->size() : 1);
+    if (counting_ > 0) targets_ += count_targets(bundles_.rows);
     return true;
   }
   const Bundles& bundles() const { return bundles_; }
 
   /// The mean over all targets. All ranks call it.
   float mean() const {
-    return static_cast<float>(over_ranks(sum_) / over_ranks(static_cast<double>(targets_)));
+    int64_t targets = targets_;
+    if (comm_) comm_->all_reduce({.ptr = &targets, .dtype = Dtype::I64, .shape = {1}});
+    return static_cast<float>(sum_ / static_cast<double>(targets));
   }
 
  private:
-  double over_ranks(double x) const {
-    if (!comm_) return x;
-    std::vector<double> all(static_cast<size_t>(comm_->size()));
-    comm_->all_gather({.ptr = all.data(), .dtype = Dtype::F64, .shape = {comm_->size()}},
-                      {.ptr = &x, .dtype = Dtype::F64, .shape = {1}});
-    return std::accumulate(all.begin(), all.end(), 0.0);
+  /// Losses in the order of bundles, whichever rank has which.
+  void end_round() {
+    const int64_t turns = own_.size() / each_;
+    zero(ctx_, own_.slice(counting_ * turns, (each_ - counting_) * turns));
+    if (comm_) comm_->all_gather(losses_, own_);
+    sum_ += total_loss(ctx_, losses_);
   }
 
   const Ctx& ctx_;
@@ -124,7 +138,10 @@ class BundleValidation {
   BundleBatch& batch_;
   int64_t each_;
   Comm* comm_;
-  int64_t begin_, targets_ = 0;
+  Tensor own_, losses_;
+  int64_t begin_ = -1;    ///< the first bundle of this round, over all ranks; -1: none yet
+  int64_t counting_ = 0;  ///< how many of this rank's bundles count
+  int64_t targets_ = 0;
   Bundles bundles_;
   double sum_ = 0;
 };

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,13 @@ class RowCursor {
   nlohmann::json end_of_text_;  ///< null: an index says where documents end
   std::string plan_;
 };
+
+/// The numbers of a range, ascending.
+inline std::vector<int64_t> numbers_in(Range range) {
+  std::vector<int64_t> all(static_cast<size_t>(range.size()));
+  std::iota(all.begin(), all.end(), range.begin);
+  return all;
+}
 
 /// The pieces of a window of documents, and their rows.
 struct Window {

@@ -158,19 +158,20 @@ class DataOrder {
       sources_.emplace_back(source, run, gpt, packing.end_of_text);
   }
 
-  /// The step of B bundles that begins at `place`, of which this rank has `own`.
+  /// The step of B bundles that begins at `place`. This rank has those whose numbers are `own`,
+  /// ascending.
   /// @throws UserError if a file has changed
-  OrderedStep read(const OrderPlace& place, int64_t B, Range own) {
+  OrderedStep read(const OrderPlace& place, int64_t B, const std::vector<int64_t>& own) {
     OrderedStep step{.before = place, .after = place};
     for (int64_t b = 0; b < B; ++b) {
       if (!find_row(step.after)) return step;
-      const bool is_own = b >= own.begin && b < own.end;
+      const bool is_own = std::ranges::binary_search(own, b);
       if (is_own) step.bundles.emplace_back();
       for (const int64_t i : window_.rows[static_cast<size_t>(step.after.row)]) {
         const Origin& from = origins_[static_cast<size_t>(i)];
         Piece piece = window_.pieces[static_cast<size_t>(i)];
         step.after.targets[from.source] += piece.length;
-        if (own.begin == 0) step.learned += from.file->count_targets(piece.begin, piece.length);
+        if (own.front() == 0) step.learned += from.file->count_targets(piece.begin, piece.length);
         if (!is_own) continue;
         const auto at = step.tokens.size(), tokens = static_cast<size_t>(piece.length + 1);
         step.tokens.resize(at + tokens);

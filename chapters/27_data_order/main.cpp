@@ -71,6 +71,10 @@ struct Layout {
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
   explicit Layout(const Options& o_) : o(o_) {}
+  /// Which bundles of a step a rank has.
+  std::vector<int64_t> bundles(int64_t rank) const {
+    return numbers_in({rank * share, (rank + 1) * share});
+  }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -292,7 +296,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
 
 /// Mean loss of the held-out text, shared among ranks.
 float validate(const Layout& layout, Memory& m, const OrderedText& text) {
-  BundleValidation v(m.ctx, text.validation_text(), m.batch, layout.micro, &m.comm);
+  BundleValidation v(m.ctx, text.validation_text(), m.batch, layout.micro, m.losses, &m.comm);
   while (v.next()) {
     const Bundles& part = v.bundles();
     const Activations acts = m.acts.first(part.row_count());
@@ -327,8 +331,7 @@ void run(Options o, Comm& comm) {
                      .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
-  const int64_t first = comm.rank() * layout.share;
-  OrderedText text(o.run, layout.gpt, o.packing, o.sources, {first, first + layout.share},
+  OrderedText text(o.run, layout.gpt, o.packing, o.sources, layout.bundles(comm.rank()),
                    layout.batch);
   Memory m{o, layout, comm};
   Run run(o.run, plan, m.arena, m.ctx, &comm);

@@ -17,14 +17,14 @@ namespace ladder {
 
 class OrderedText {
  public:
-  /// @param own the bundles of a step that this rank has; @param B all of them
+  /// @param own which bundles of a step this rank has, ascending: the layout says; @param B all
   /// @throws UserError as PackedText and DataOrder do
   OrderedText(const RunOptions& run, const GptConfig& gpt, const PackOptions& packing,
-              const SourceOptions& sources, Range own, int64_t B)
+              const SourceOptions& sources, std::vector<int64_t> own, int64_t B)
       : text_(run.text(gpt), packing, sources.held_out(run)),
         run_(run),
         sources_(sources),
-        own_(own),
+        own_(std::move(own)),
         B_(B) {
     if (sources.on()) order_.emplace(sources, packing, run, gpt);
   }
@@ -33,7 +33,7 @@ class OrderedText {
   /// step, which a thread begins to read.
   /// @throws UserError if a file has changed, or if the data ends before the step
   void draw(BundleBatch& batch, OrderPlace& place, int64_t step) {
-    if (!order_) return text_.draw(batch, place, run_.seed, step, own_.begin, B_);
+    if (!order_) return text_.draw(batch, place, run_.seed, step, own_, B_);
     const int64_t begin = now_ns();
     // The first step, or a place that did not come from the last draw().
     if (!ahead_.valid() || !(ahead_.get().before == place)) read_ahead(place);
@@ -99,7 +99,7 @@ class OrderedText {
   PackedText text_;
   const RunOptions& run_;
   const SourceOptions& sources_;
-  Range own_;
+  std::vector<int64_t> own_;
   int64_t B_;
   TargetCount learned_;                  ///< of the last step; on rank 0
   int64_t read_ns_ = 0, waited_ns_ = 0;  ///< the thread has read, and steps have waited for it

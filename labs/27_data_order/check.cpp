@@ -103,7 +103,7 @@ void run_rows(Sheet& sheet, int64_t epochs, int64_t window = 0) {
                            : epochs > 0 ? fmt::format("{} epochs", epochs)
                                         : "no end";
   for (int64_t step = 0; step < kSteps; ++step) {
-    const OrderedStep read = order.read(at, kBundles, {0, kBundles});
+    const OrderedStep read = order.read(at, kBundles, numbers_in({0, kBundles}));
     sheet.text(fmt::format("rows/{}: step {}", name, step), rows_of(read));
     if (!read.whole) return;
     at = read.after;
@@ -116,12 +116,13 @@ void run_resumes(Sheet& sheet) {
   OrderPlace at = files.place(sheet.seed());
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   for (int64_t stop = 1; stop < kSteps; ++stop) {
-    at = order.read(at, kBundles, {0, kBundles}).after;
+    at = order.read(at, kBundles, numbers_in({0, kBundles})).after;
     OrderPlace loaded = files.place(sheet.seed() + 1);  // the state has the seed
     loaded.set_state(nlohmann::json::parse(at.state().dump()));
     DataOrder fresh(files.sources, files.packing, files.run, files.gpt);
     for (int64_t step = stop; step < stop + 3; ++step) {
-      const OrderedStep read = fresh.read(loaded, kBundles, {step % 2 * 2, step % 2 * 2 + 2});
+      const OrderedStep read =
+          fresh.read(loaded, kBundles, numbers_in({step % 2 * 2, step % 2 * 2 + 2}));
       sheet.text(fmt::format("resume/the same flags: stopped after {}, step {}", stop, step),
                  rows_of(read));
       loaded = read.after;
@@ -137,7 +138,7 @@ void run_other_flags(Sheet& sheet, const char* name, const Files& files, const F
   OrderPlace at = files.place(sheet.seed());
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
   for (int64_t stop = 1; stop < 24; ++stop) {
-    const OrderedStep last = order.read(at, 1, {0, 1});
+    const OrderedStep last = order.read(at, 1, numbers_in({0, 1}));
     if (!last.whole) return;
     at = last.after;
     OrderPlace loaded = then.place(sheet.seed());
@@ -145,7 +146,7 @@ void run_other_flags(Sheet& sheet, const char* name, const Files& files, const F
     DataOrder fresh(then.sources, then.packing, then.run, then.gpt);
     sheet.text(fmt::format("resume/{}: windows of {}, stopped after row {}", name,
                            files.packing.window, stop),
-               rows_of(fresh.read(loaded, 4 * kBundles, {0, 4 * kBundles})));
+               rows_of(fresh.read(loaded, 4 * kBundles, numbers_in({0, 4 * kBundles}))));
   }
 }
 
@@ -181,7 +182,8 @@ std::string answer(const Files& files, const nlohmann::json& state) {
 void run_refusals(Sheet& sheet) {
   const Files files(sheet, 0);
   DataOrder order(files.sources, files.packing, files.run, files.gpt);
-  const OrderPlace place = order.read(files.place(3), 3 * kBundles, {0, kBundles}).after;
+  const OrderPlace place =
+      order.read(files.place(3), 3 * kBundles, numbers_in({0, kBundles})).after;
   const nlohmann::json state = place.state();
   sheet.text("refused/all: the same", answer(files, state));
   Files other = files;

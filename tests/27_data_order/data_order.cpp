@@ -37,7 +37,7 @@ class DataOrderTest : public DocumentFiles {
       OrderPlace next = at;
       for (int64_t r = 0; r < N; ++r) {
         const OrderedStep read =
-            ranks[static_cast<size_t>(r)]->read(at, B, {r * B / N, (r + 1) * B / N});
+            ranks[static_cast<size_t>(r)]->read(at, B, numbers_in({r * B / N, (r + 1) * B / N}));
         if (!read.whole) return all;
         for (const auto& pieces : read.bundles) {
           for (const Piece& piece : pieces) {
@@ -66,6 +66,21 @@ TEST_F(DataOrderTest, IsTheSameOnAnyRanks) {
   EXPECT_EQ(alone.size(), 30u);
   EXPECT_EQ(std::set(alone.begin(), alone.end()).size(), 30u);
   for (const int64_t N : {2, 4, 8}) EXPECT_EQ(steps(sources, place(sources), 8, N, 30), alone) << N;
+}
+
+// As in chapters 09, 10 and 30, whose micro-batches are dealt to ranks in turn.
+TEST_F(DataOrderTest, ARankReadsTheBundlesThatItsLayoutSays) {
+  const SourceOptions sources = look({"a.bin:3", "b.bin:1"});
+  DataOrder order = open(sources);
+  const OrderedStep all = order.read(place(sources), 8, numbers_in({0, 8}));
+  const OrderedStep own = order.read(place(sources), 8, {2, 3, 6, 7});
+  ASSERT_EQ(own.bundles.size(), 4u);
+  const auto first = [](const OrderedStep& step, size_t bundle) {
+    return step.tokens[static_cast<size_t>(step.bundles[bundle].front().begin)];
+  };
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(first(own, i), first(all, std::array{2, 3, 6, 7}.at(i))) << i;
+  EXPECT_TRUE(own.after == all.after);
 }
 
 // At every step: within a window, at its end, and across the end of an epoch.
@@ -209,7 +224,7 @@ TEST_F(DataOrderTest, AMillionDocumentsTakeNoMemory) {
   DataOrder order = open(sources);
   OrderPlace at = place(sources);
   for (int64_t step = 0; step < 20; ++step) {
-    at = order.read(at, 1000, {0, 8}).after;
+    at = order.read(at, 1000, numbers_in({0, 8})).after;
     most = std::max(most, allocated() - before);
   }
   EXPECT_GE(at.counts_at_begin[0], 20 * 8000 - packing_.window);
