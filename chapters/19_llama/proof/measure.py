@@ -3,7 +3,7 @@
 import pathlib
 import statistics
 
-from measure import both, run, short_text, table
+from measure import both, long_table, run, short_text
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -66,8 +66,9 @@ def losses():
     head = ["block", "flags", "weights", f"loss of the {SMOOTH} steps before 100", "before 300",
             "validation loss", "the same, against GPT-2's, seed by seed"]
     return "\n\n".join([
-        f"`{TINY}`, mean over seeds {', '.join(map(str, SEEDS))}; with a seed all blocks see the same batches:",
-        table(head, rows),
+        f"`{TINY}`, mean over seeds {', '.join(map(str, SEEDS))}; with a seed all blocks see the same batches "
+        "([all rows](../../docs/results/chapter_19.md)):",
+        long_table("Loss", head, rows, shown=[0, 2, 6]),
         "![loss above that of GPT-2's block, step by step, for each change and for all](loss.svg)"])
 
 
@@ -81,10 +82,9 @@ def sizes():
         rows.append([name, f"`{change}`" if change else "", pair("weights"), r.both("Param"),
                      r.both("Activation"), r.both("Workspace"), pair("keys_and_values"),
                      pair("flops", 12 * 64)])
-    head = ["block", "flags", "weights", "Param", "Activation", "Workspace",
-            "keys and values, numbers a token", "FLOPs a token"]
+    head = ["block", "flags", "weights", "Param", "Activation", "Workspace", "keys and values, numbers a token", "FLOPs a token"]
     return (f"`{flags}`, predicted and measured (equal where one number stands), bytes in FP32:\n\n"
-            + table(head, rows))
+            + long_table("Sizes", head, rows, shown=[0, 4, 6]))
 
 
 def measure():

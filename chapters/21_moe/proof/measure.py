@@ -3,7 +3,7 @@
 import pathlib
 import statistics
 
-from measure import both, run, short_text, table
+from measure import both, long_table, run, short_text, table
 from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -66,11 +66,11 @@ def losses():
                      f"{report['val_loss']:.3f}", f"{report['val_loss'] - dense:+.3f}",
                      of("max_violation"), of("least_load"),
                      f"{100 * last(experts['steps'], 'dropped'):.1f}%" if experts else ""])
-    head = ["model", "flags", "weights", "of a token", "validation loss", "against dense", "MaxVio",
-            "least load", "dropped"]
+    head = ["model", "flags", "weights", "of a token", "validation loss", "against dense", "MaxVio", "least load", "dropped"]
     return "\n\n".join([
         f"`{TRAIN}`, one seed; MaxVio, the least load over the mean, and dropped choices are means "
-        "over blocks and the last 100 steps:", table(head, rows),
+        "over blocks and the last 100 steps ([all rows](../../docs/results/chapter_21.md)):",
+        long_table("Loss and balance", head, rows, shown=[0, 2, 7]),
         "![MaxVio and least load, step by step, without balance, with the loss and with the bias]"
         "(balance.svg)"])
 
@@ -99,7 +99,7 @@ def sizes():
                      r.both("Workspace"), pair("flops", 12 * 64)])
     head = ["flags", "weights", "Param", "Activation", "Workspace", "FLOPs a token"]
     return ("`--batch 12 --steps 1`, predicted and measured (equal where one number stands), bytes:"
-            "\n\n" + table(head, rows))
+            "\n\n" + long_table("Sizes", head, rows, shown=[0, 1, 3]))
 
 
 def measure():

@@ -15,10 +15,8 @@ import study  # noqa: E402
 
 def memory():
     flags = "--model tiny --channels 256 --heads 8 --mup 64,2 --batch 12 --micro-batch 4 --steps 1"
-    text = memory_table(run("34_scaling", flags), {
-        "Param": "$4P$", "Grad": "$4P$ for each buffer of chapter 04", "Optim": "$8P$",
-        "Workspace": "that of chapter 04, and $2 \\cdot 8 \\cdot 12$ for two more norms"})
-    return f"`{flags}`:\n\n" + text
+    return f"`{flags}`:\n\n" + memory_table(run("34_scaling", flags), {
+        "Param": "$4P$", "Optim": "$8P$", "Workspace": "that of chapter 04, and $2 \\cdot 8 \\cdot 12$ for two more norms"})
 
 
 def coordinates():
@@ -68,7 +66,8 @@ def transfer():
     long_table("Rates", ["", "", *(f"rate {rate:.4f}" for rate in study.RATES)], whole, shown=[])
     head = ["", "best rate of each size", "their losses", "lost by the largest with the best rate of the smallest"]
     return (f"`study.py transfer`, {study.STEPS} steps; sizes are widths {study.WIDTHS} at {study.BASE[1]} layers, or "
-            f"depths {study.DEPTHS} at {study.BASE[0]} channels:\n\n" + table(head, rows))
+            f"depths {study.DEPTHS} at {study.BASE[0]} channels ([all rows](../../docs/results/chapter_34.md)):\n\n"
+            + long_table("Best rates", head, rows, shown=[0, 1, 3]))
 
 
 def isoflop():
@@ -109,11 +108,12 @@ def isoflop():
 
 def repeats():
     found = study.repeats()
+    head = ["epochs", "tokens of the text", "validation loss", "more than of one epoch"]
     rows = [[times, f"{study.REPEATED_STEPS * study.TOKENS // times:,}", f"{loss:.4f}", f"{loss / found[1] - 1:+.1%}"]
             for times, loss in found.items()]
     return (f"`study.py repeats`: {study.REPEATED_STEPS * study.TOKENS:,} tokens, {study.REPEATED[0]} channels, from a "
             "text of as many tokens or from a part of it:\n\n"
-            + table(["epochs", "tokens of the text", "validation loss", "more than of one epoch"], rows))
+            + long_table("Epochs", head, rows, shown=[0, 2, 4]))
 
 
 def measure():
