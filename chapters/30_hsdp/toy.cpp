@@ -1,7 +1,7 @@
-// Hybrid sharding (HSDP) in one short file: four ranks as two replicas of two shards. A layer is
-// gathered inside a replica, and gradients are summed inside first and then across replicas. Each
-// machine has two ranks, so with two replicas little crosses the slow link between machines. (The
-// page calls a replica of the toy a shard group; replicas there are ranks with the same shard.)
+// Hybrid sharding (HSDP) in one short file: four ranks as two shard groups of two. A shard group
+// has one whole model. A layer is gathered inside it, and gradients are summed inside first and
+// then across, among replicas, which are the ranks that have the same shard. Each machine has two
+// ranks, so with two shard groups little crosses the slow link between machines.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/30_hsdp/toy.cpp -o toy && ./toy
 
@@ -32,11 +32,11 @@ float tree(std::vector<float> level) {
 struct Result {
   Whole w{};
   int held = 0;                // weights that a rank holds
-  int inside = 0, across = 0;  // numbers that it sends in a step: in its replica, between replicas
+  int inside = 0, across = 0;  // numbers that it sends in a step: in its shard group, to replicas
   bool replicas_agree = true;
 };
 
-/// R replicas of S = 4 / R shards. Rank r is shard r % S of replica r / S.
+/// R shard groups of S = 4 / R ranks. Rank r has shard r % S of group r / S.
 /// @param sum_replicas false: the mistake that replicas never sum
 Result train(int R, bool sum_replicas = true) {
   const int S = kRanks / R, chunk = D / S;
@@ -52,17 +52,16 @@ Result train(int R, bool sum_replicas = true) {
       g[r] = gradient(w[r], r, step);
     }
     for (int i = 0; i < D; ++i) {
-      // Reduce-scatter inside: in each replica the owner of weight i gets the sum of its ranks.
+      // Reduce-scatter inside: in each shard group the owner of weight i gets the sum of its ranks.
       std::vector<float> sums;
-      for (int replica = 0; replica < R; ++replica) {
+      for (int group = 0; group < R; ++group) {
         std::vector<float> gradients;
-        for (int s = 0; s < S; ++s) gradients.push_back(g[replica * S + s][i]);
+        for (int s = 0; s < S; ++s) gradients.push_back(g[group * S + s][i]);
         sums.push_back(tree(gradients));
       }
-      // All-reduce across: the owners of weight i, one in each replica, add the rest of the tree.
-      for (int replica = 0; replica < R; ++replica)
-        shard[replica * S + i / chunk][i % chunk] -=
-            0.1F * (sum_replicas ? tree(sums) : sums[replica]);
+      // All-reduce across: the owners of weight i, one in each group, add the rest of the tree.
+      for (int group = 0; group < R; ++group)
+        shard[group * S + i / chunk][i % chunk] -= 0.1F * (sum_replicas ? tree(sums) : sums[group]);
     }
   }
   for (int i = 0; i < D; ++i) result.w[i] = shard[i / chunk][i % chunk];
@@ -73,9 +72,9 @@ Result train(int R, bool sum_replicas = true) {
 
 int main() {
   std::printf(
-      "2 x 2: ranks 0 1 | 2 3 are the replicas; ranks 0 2 have one shard, ranks 1 3 the "
+      "2 x 2: ranks 0 1 | 2 3 are the shard groups; ranks 0 2 have one shard, ranks 1 3 the "
       "other.\n\n");
-  std::printf("replicas x shards   weights held   sent inside   sent across   weight 0\n");
+  std::printf("groups x shards     weights held   sent inside   sent across   weight 0\n");
   const Result one = train(1);
   bool same = true;
   for (const int R : {1, 2, 4}) {
@@ -85,7 +84,8 @@ int main() {
     same = same && result.w == one.w && result.replicas_agree;
   }
   std::printf(
-      "1 x 4 is ZeRO-3: its one replica spans both machines, and so what it sends inside crosses\n"
+      "1 x 4 is ZeRO-3: its one shard group spans both machines, and so what it sends inside "
+      "crosses\n"
       "them, too. 4 x 1 is plain data parallelism.\n");
   const Result wrong = train(2, false);
   std::printf("replicas that never sum: weight 0 is %.9f, replicas %s\n", wrong.w[0],
