@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
-#include "common/save/checkpoint.h"
+#include "common/save/training_state.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 

@@ -11,9 +11,9 @@
 
 #include "chapters/25_corpus/fates.h"
 #include "chapters/25_corpus/share.h"
-#include "common/data/json_document.h"
 #include "common/data/line_files.h"
 #include "common/data/sorted_records.h"
+#include "common/json_document.h"
 
 namespace ladder {
 

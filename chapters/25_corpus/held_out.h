@@ -12,8 +12,8 @@
 
 #include "chapters/25_corpus/minhash.h"
 #include "common/comm/comm.h"
-#include "common/data/json_document.h"
 #include "common/data/line_files.h"
+#include "common/json_document.h"
 #include "common/run/command_line.h"
 #include "common/tokens/pair_map.h"
 

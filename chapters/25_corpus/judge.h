@@ -16,7 +16,7 @@
 #include "chapters/25_corpus/held_out.h"
 #include "chapters/25_corpus/minhash.h"
 #include "chapters/25_corpus/rules.h"
-#include "common/data/json_document.h"
+#include "common/json_document.h"
 #include "common/names.h"
 #include "common/run/command_line.h"
 #include "common/tokens/encoder.h"

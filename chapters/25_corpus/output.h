@@ -16,11 +16,11 @@
 
 #include "chapters/25_corpus/rules.h"
 #include "common/checksum.h"
-#include "common/data/json_document.h"
 #include "common/data/line_files.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
 #include "common/json.h"
+#include "common/json_document.h"
 #include "common/output_file.h"
 #include "common/own_place.h"
 

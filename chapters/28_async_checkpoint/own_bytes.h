@@ -19,11 +19,11 @@
 
 #include "common/checksum.h"
 #include "common/error.h"
-#include "common/hf/layout.h"
-#include "common/hf/weights.h"
 #include "common/input_file.h"
 #include "common/random.h"
 #include "common/save/checkpoint.h"
+#include "common/save/hf_layout.h"
+#include "common/save/hf_weights.h"
 #include "common/save/shards.h"
 
 namespace ladder {

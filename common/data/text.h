@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "common/data/text_format.h"
 #include "common/input_file.h"
+#include "common/text_format.h"
 #include "kernels/arena.h"
 #include "kernels/tensor.h"
 
@@ -44,6 +44,12 @@ struct TargetCount {
     bytes += other.bytes;
     return *this;
   }
+};
+
+/// Counts the targets of a loss, and their bytes.
+struct LossTargets {
+  std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of the step's whole batch
+  std::function<TargetCount()> of_validation;
 };
 
 /// The bits that a model with this loss, in nats a target, takes for a byte of the text. Losses of

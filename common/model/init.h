@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "common/comm/comm.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
@@ -16,11 +15,17 @@ namespace ladder {
 void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
                  const GptConfig& config, uint64_t seed);
 
-/// A 64-bit hash of all weights, bit by bit. It is a sum modulo 2^64 over elements, each a mix of
+/// A 64-bit hash of these weights, bit by bit. It is a sum modulo 2^64 over elements, each a mix of
 /// tensor name, index and bits. So shards can add their sums.
 /// @param flat F32
-/// @param others the ranks that hold the other shards; all of them call this
-uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
-                    Comm* others = nullptr);
+uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout);
+/// The hash of all weights. @param others a Comm of the ranks that hold the other shards, all of
+/// which call this; null: there are none
+template <class Group>
+uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, Group* others) {
+  uint64_t sum = param_hash(ctx, flat, layout);
+  if (others) others->all_reduce(Tensor{.ptr = &sum, .dtype = Dtype::I64, .shape = {1}});
+  return sum;
+}
 
 }  // namespace ladder

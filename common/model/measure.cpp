@@ -11,14 +11,11 @@
 #include "kernels/tree.h"
 
 namespace ladder {
+namespace {
 
-double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
-                 Comm* others) {
-  return scaled_norm(ctx, grads, layout, limbs, {}, others);
-}
-
-double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
-                   const NormFactors& factors, Comm* others) {
+/// A sum for each of factors.rows.
+void sum_squares(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
+                 const NormFactors& factors) {
   const Span span(ctx, "grad_norm");
   std::fill_n(limbs.data<int64_t>(), limbs.size(), 0);
   // Neighboring tensors are summed as one row. Its leaves are theirs, because each begins at a
@@ -32,7 +29,8 @@ double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout,
   };
   for (const ParamSpec& spec : layout.specs()) {
     if (spec.is_copy) continue;
-    const Tensor next = flat(layout.tensor(grads, spec)).first(spec.live());
+    const Tensor all = layout.tensor(grads, spec);
+    const Tensor next = all.view({all.size()}).first(spec.live());
     const int64_t sum =
         std::ranges::find(factors.rows, factors.of(spec.role)) - factors.rows.begin();
     if (row && sum == sum_of_row && static_cast<std::byte*>(row.ptr) + row.bytes() == next.ptr) {
@@ -46,13 +44,29 @@ double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout,
   add();
   ctx.synchronize();
   for (int64_t r = 0; r < limbs.dim(0); ++r) carry_limbs(limbs.slice(r, 1).data<int64_t>());
-  if (others) others->all_reduce(limbs);
+}
+
+double norm_of(Tensor limbs, const NormFactors& factors) {
   double squares = 0;
   for (int64_t r = 0; r < limbs.dim(0); ++r) {
     const double factor = factors.rows[static_cast<size_t>(r)];
     squares += factor * factor * limbs_value(limbs.slice(r, 1).data<int64_t>());
   }
   return std::sqrt(squares);
+}
+
+}  // namespace
+
+void sum_squares(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs) {
+  sum_squares(ctx, grads, layout, limbs, NormFactors{});
+}
+
+double norm_of(Tensor limbs) { return norm_of(limbs, NormFactors{}); }
+
+double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
+                   const NormFactors& factors) {
+  sum_squares(ctx, grads, layout, limbs, factors);
+  return norm_of(limbs, factors);
 }
 
 float mean_loss(const Ctx& ctx, Tensor losses, int64_t targets) {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include "common/comm/comm.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
@@ -19,6 +18,6 @@ struct NormFactors {
 /// grad_norm (measure.h) of gradients that are multiplied by their parameters' factors.
 /// @param limbs I64 (R, kLimbs), workspace that the host can read: a row for each of factors.rows
 double scaled_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
-                   const NormFactors& factors, Comm* others = nullptr);
+                   const NormFactors& factors);
 
 }  // namespace ladder

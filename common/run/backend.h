@@ -2,18 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "common/comm/comm.h"
-#include "common/comm/run_ranks.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
 namespace ladder {
 
+class Comm;
 struct RunOptions;
 
 /// Who computes: a table of kernels, and its name for --backend.
@@ -48,7 +48,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options);
 /// run_ranks() for --ranks, with the network of --backend on each rank: processes that have a GPU
 /// use NCCL if this build has it. Processes first compare what they were given
 /// (common/run/agreement.h).
-void start_ranks(const RunOptions& options, const RankBody& body);
+void start_ranks(const RunOptions& options, const std::function<void(Comm&)>& body);
 
 /// What the context of a rank takes beyond its flags.
 struct CtxOptions {

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "common/comm/nccl_comm.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/backend.h"
 #include "kernels/cuda/backend.h"

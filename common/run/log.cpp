@@ -8,8 +8,11 @@
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/json.h"
+#include "common/output_file.h"
 #include "common/printable.h"
 #include "common/run/ending.h"
+#include "common/run/timeline.h"
+#include "common/run/tokenizer.h"
 
 namespace ladder {
 namespace {
@@ -45,7 +48,7 @@ Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, 
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
-  if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
+  if (!options_.trace.empty()) trace_ = std::make_unique<OutputFile>(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
   if (options_.text_tokenizer) progress_.line(tokens_text(options_));
 }
@@ -57,6 +60,8 @@ Log::~Log() {
   const bool failed = std::uncaught_exceptions() > 0;
   if (failed && trace_ && !step_ms_.empty()) trace_->keep_partial();
 }
+
+int Log::rank() const { return comm_ ? comm_->rank() : 0; }
 
 int64_t Log::sent_in_step(const Comm& comm) const {
   for (const Group& group : groups_)

@@ -2,21 +2,22 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "common/comm/comm.h"
-#include "common/output_file.h"
 #include "common/run/options.h"
 #include "common/run/progress.h"
 #include "common/run/report.h"
-#include "common/run/timeline.h"
-#include "common/run/tokenizer.h"
 #include "kernels/context.h"
 
 namespace ladder {
+
+class Comm;
+class OutputFile;
+struct StepStart;
 
 /// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
 /// @param comm of all ranks; null: this rank is alone
@@ -83,7 +84,7 @@ class Log {
   /// Why the run does not end well; empty: it does.
   std::string reasons() const;
 
-  int rank() const { return comm_ ? comm_->rank() : 0; }
+  int rank() const;
   bool speaks() const { return rank() == 0; }
   /// How many steps this run has done, and the last of them.
   int64_t steps() const { return std::ssize(step_ms_); }
@@ -125,7 +126,7 @@ class Log {
   Comm* comm_;  ///< of all ranks; null: only this one
   std::vector<Group> groups_;
   Progress progress_;
-  std::optional<OutputFile> trace_;
+  std::unique_ptr<OutputFile> trace_;
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
 
   std::vector<Event> events_;      ///< of this rank's own thread

@@ -14,6 +14,7 @@
 #include "common/hf/file_names.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
+#include "common/run/sampler.h"
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"

@@ -14,11 +14,11 @@
 #include "common/model/config.h"
 #include "common/own_place.h"
 #include "common/run/command_line.h"
-#include "common/run/sampler.h"
 
 namespace ladder {
 
 struct RunTokenizer;
+struct SampleOptions;
 
 struct RunOptions {
   std::string data;                    ///< text to train on

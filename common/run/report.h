@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/call.h"
-#include "common/comm/mesh.h"
+#include "common/comm/mesh_shape.h"
 #include "common/data/text.h"
 #include "common/model/config.h"
 #include "common/run/options.h"

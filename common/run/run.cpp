@@ -2,6 +2,9 @@
 
 #include <cstdio>
 
+#include "common/comm/comm.h"
+#include "common/run/ending.h"
+
 namespace ladder {
 
 Run::Run(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
@@ -13,6 +16,8 @@ Run::Run(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, 
     log.note(fmt::format("note: {} was written with {}", options_.load, changed));
 }
 
+Run::~Run() = default;
+
 void Run::begin(int64_t step) {
   begun_ = true;
   options_.check_steps_after(step);
@@ -20,7 +25,7 @@ void Run::begin(int64_t step) {
     log.note(step > 0 ? fmt::format("goes on from {}: {} of {} steps are done", options_.load, step,
                                     options_.steps)
                       : "begins with the weights of " + options_.load);
-  signals_.emplace();
+  signals_ = std::make_unique<StopSignals>();
 }
 
 bool Run::goes_on(int64_t step) {
@@ -32,6 +37,8 @@ bool Run::goes_on(int64_t step) {
   signals_.reset();
   return false;
 }
+
+bool Run::is_last(int64_t step) const { return step + 1 == options_.steps || stopping(); }
 
 void Run::end_step(const StepRecord& record) {
   log.end_step(record);

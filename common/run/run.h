@@ -2,14 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "common/comm/comm.h"
-#include "common/run/ending.h"
 #include "common/run/log.h"
 #include "common/run/saver.h"
 
 namespace ladder {
+
+class Comm;
+class StopSignals;
 
 /// A chapter makes one after its memory is allocated and before the first step:
 ///
@@ -26,6 +26,7 @@ class Run {
   /// @param comm all ranks, each of which has a Run; null: there is only this rank
   /// @throws UserError if an output, or the directory of --save, cannot be written
   Run(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm = nullptr);
+  ~Run();
 
   /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
   /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
@@ -36,7 +37,7 @@ class Run {
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
   /// Whether the run takes no step after this one, whose record end_step() has had.
-  bool is_last(int64_t step) const { return step + 1 == options_.steps || stopping(); }
+  bool is_last(int64_t step) const;
   /// Whether there is a trace. The same on all ranks, because a hash may need all of them.
   bool tracing() const { return !options_.trace.empty(); }
   /// Whether a validation is due after step `step`. It is never due after the last step, because
@@ -60,7 +61,7 @@ class Run {
 
   RunOptions options_;
   std::unique_ptr<Comm> control_;
-  std::optional<StopSignals> signals_;  ///< from the first step to the last
+  std::unique_ptr<StopSignals> signals_;  ///< from the first step to the last
   bool begun_ = false;
 
  public:

@@ -5,7 +5,9 @@
 #include <limits>
 #include <numeric>
 
+#include "common/random.h"
 #include "common/run/ending.h"
+#include "common/tokens/tokenizer.h"
 #include "kernels/math.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
@@ -38,8 +40,7 @@ int32_t first_token(const SampleOptions& o) {
 
 }  // namespace
 
-Sampler::Sampler(const SampleOptions& options)
-    : options_(options), random_(options.seed, "sample"), tokens_{first_token(options)} {
+Sampler::Sampler(const SampleOptions& options) : options_(options), tokens_{first_token(options)} {
   CHECK(options.temperature >= 0 && options.top_k >= 0, "temperature {}, top-k {}",
         options.temperature, options.top_k);
 }
@@ -88,7 +89,7 @@ int32_t Sampler::draw(const float* logits) const {
     const double weight = math::exp(below / options_.temperature);
     upto.push_back(sum += std::isnan(weight) ? 0 : weight);
   }
-  const double u = random_.uniform(tokens_.size() - 1) * sum;
+  const double u = Random(options_.seed, "sample").uniform(tokens_.size() - 1) * sum;
   const auto at = std::upper_bound(upto.begin(), upto.end(), u);  // the first with upto > u
   // If logits are not finite, there may be none.
   return at == upto.end() ? tokens.front() : tokens[static_cast<size_t>(at - upto.begin())];

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "common/model/config.h"
-#include "common/random.h"
-#include "common/tokens/tokenizer.h"
 #include "kernels/arena.h"
 #include "kernels/context.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
+
+struct Tokenizer;
 
 /// How text is generated.
 struct SampleOptions {
@@ -64,7 +63,6 @@ class Sampler {
   int32_t draw(const float* logits) const;
 
   SampleOptions options_;
-  Random random_;
   std::vector<int32_t> tokens_;  ///< the token that the text starts after, then the text
 };
 

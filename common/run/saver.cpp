@@ -6,7 +6,9 @@
 #include "common/error.h"
 #include "common/model/init.h"
 #include "common/run/agreement.h"
+#include "common/run/tokenizer.h"
 #include "common/save/checkpoint.h"
+#include "common/save/directory.h"
 #include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
@@ -27,6 +29,8 @@ Saver::Saver(const RunOptions& options, const Ctx& ctx, Log& log, int rank)
   }
   if (!options.save.empty() || !options.load.empty()) origin_ = origin_of(options);
 }
+
+Saver::~Saver() = default;
 
 std::string Saver::changed() const {
   return options_.load.empty() || !log_.speaks() ? "" : changed_origin(options_.load, origin_);

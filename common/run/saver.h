@@ -5,10 +5,11 @@
 #include <string>
 
 #include "common/run/log.h"
-#include "common/save/directory.h"
 #include "common/save/training_state.h"
 
 namespace ladder {
+
+class SaveDirectory;
 
 /// Fills `state` with the checkpoint in `load`; if that is empty, its weights with initial ones.
 /// @return the first step to take
@@ -23,6 +24,7 @@ class Saver {
   /// @throws UserError if the directory of --save cannot be written, or has a checkpoint that the
   /// run does not go on from
   Saver(const RunOptions& options, const Ctx& ctx, Log& log, int rank);
+  ~Saver();
 
   /// Whether to save after this step, whose record the log has had: every --save-every steps, and
   /// after the last. A checkpoint whose loss is NaN or infinite is not written; stderr says so,

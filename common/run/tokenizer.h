@@ -38,11 +38,6 @@ std::shared_ptr<const EncodedText> encode(const RunTokenizer& tokenizer, const s
 /// A line for the screen: the vocabulary, its tokenizer, and how many tokens --data has.
 std::string tokens_text(const RunOptions& options);
 
-/// Counts the targets of a loss, and their bytes.
-struct LossTargets {
-  std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of the step's whole batch
-  std::function<TargetCount()> of_validation;
-};
 /// Counts those of the sequences that Text draws.
 LossTargets targets_of(const RunOptions& options, const GptConfig& gpt);
 

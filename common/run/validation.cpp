@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/comm/comm.h"
 #include "common/model/measure.h"
 #include "common/run/ending.h"
 #include "kernels/transfer.h"

@@ -1,11 +1,12 @@
 // Validation: the mean loss on held-out text, without knowing the model.
 #pragma once
 
-#include "common/comm/comm.h"
 #include "common/data/text.h"
 #include "kernels/context.h"
 
 namespace ladder {
+
+class Comm;
 
 /// The forward pass stays with the caller:
 ///

@@ -8,11 +8,11 @@
 
 #include "common/comm/failure.h"
 #include "common/error.h"
-#include "common/hf/config.h"
 #include "common/hf/safetensors.h"
-#include "common/hf/weights.h"
 #include "common/json.h"
 #include "common/output_file.h"
+#include "common/save/hf_config.h"
+#include "common/save/hf_weights.h"
 #include "common/save/shards.h"
 #include "kernels/transfer.h"
 

@@ -16,7 +16,8 @@
 
 namespace ladder {
 
-/// The file of the optimizer's state. plan_weights() (common/hf/weights.h) plans the other one.
+/// The file of the optimizer's state. plan_weights() (common/save/hf_weights.h) plans the other
+/// one.
 SafetensorsPlan plan_optimizer(const TrainingState& state);
 
 /// Whether each rank has a part of the tensor. Any other tensor of the optimizer is the same on
@@ -56,8 +57,8 @@ void load_parameters(const Ctx& ctx, const std::string& path, const TrainingStat
 /// Reads what was saved. Every rank reads the parts that it holds. If the checkpoint has a state
 /// that `state` does not name, because another chapter wrote it, that state is skipped. A needed
 /// state that the checkpoint lacks is an error; any other stays as it is. stderr says what was
-/// skipped and what was lacking. If `path` holds no checkpoint, load_weights (common/hf/weights.h)
-/// reads weights alone. Padding becomes zero.
+/// skipped and what was lacking. If `path` holds no checkpoint, load_weights
+/// (common/save/hf_weights.h) reads weights alone. Padding becomes zero.
 /// @return how many steps are done
 /// @throws UserError if anything is missing, damaged, or of another model or optimizer, or if ranks
 /// find different checkpoints; no tensor is then changed

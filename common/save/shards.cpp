@@ -16,9 +16,9 @@ int64_t parameters_an_element(const ParamLayout& layout, const Flat& flat) {
 }
 
 /// A layout and that of the whole model: where elements of section s lie in either.
-class Places {
+class SectionPlaces {
  public:
-  Places(const ParamLayout& here, const ParamLayout& whole, int64_t each)
+  SectionPlaces(const ParamLayout& here, const ParamLayout& whole, int64_t each)
       : here_(here), whole_(whole), each_(each) {}
 
   /// Calls use(here, there, n) for runs of elements that are neighbors in both. `here` and `there`
@@ -89,7 +89,7 @@ void for_flat_runs(const ParamLayout& layout, const Flat& flat,
   CHECK(layout.shards() == 1 || layout.size() < layout.whole_size(), "no shard");
   const int64_t each = parameters_an_element(layout, flat);
   const ParamLayout whole = layout.whole();
-  const Places places(layout, whole, each);
+  const SectionPlaces places(layout, whole, each);
   for (int64_t s = 0; s < whole.sections(); ++s) {
     if (layout.specs(s).empty()) continue;  // a section of another stage
     const Tensor section = chunk_of(layout, flat, s, each);
@@ -104,7 +104,7 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
   const int64_t each = parameters_an_element(layout, flat), rank = comm ? comm->rank() : 0;
   if (rank >= ranks_of(layout)) return;
   const ParamLayout whole = layout.whole();
-  std::vector<Places> ranks;
+  std::vector<SectionPlaces> ranks;
   for (int64_t r = 0; rank == 0 && r < ranks_of(layout); ++r)
     ranks.emplace_back(layout.on_rank(r), whole, each);
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
@@ -134,7 +134,7 @@ void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.tensor.bytes()));
   const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.tensor.dtype);
   const ParamLayout all = layout.whole();
-  const Places places(flat.is_shard ? layout : layout.unsharded(), all, each);
+  const SectionPlaces places(flat.is_shard ? layout : layout.unsharded(), all, each);
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
   std::vector<std::byte> section;
   for (int64_t s = 0; s < all.sections(); ++s) {

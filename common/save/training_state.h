@@ -10,10 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/comm/comm.h"
 #include "common/model/layout.h"
 
 namespace ladder {
+
+class Comm;
 
 /// One tensor of the optimizer's state.
 struct NamedTensor {

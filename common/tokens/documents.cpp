@@ -4,8 +4,8 @@
 #include <future>
 #include <span>
 
-#include "common/data/json_document.h"
 #include "common/error.h"
+#include "common/json_document.h"
 #include "common/tokens/split.h"
 #include "common/tokens/unicode.h"
 

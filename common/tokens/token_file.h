@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "common/data/text_format.h"
 #include "common/input_file.h"
 #include "common/names.h"
 #include "common/output_file.h"
+#include "common/text_format.h"
 #include "common/tokens/tokenizer.h"
 
 namespace ladder {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "common/data/json_document.h"
 #include "common/data/line_files.h"
 #include "common/data/sorted_records.h"
+#include "common/json_document.h"
 #include "common/random.h"
 #include "tests/common/run_files.h"
 

@@ -7,6 +7,7 @@
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
+#include "common/run/ending.h"
 #include "tests/common/bad_disk.h"
 #include "tests/common/comm/on_ranks.h"
 #include "tests/common/run_files.h"

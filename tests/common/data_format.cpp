@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/data/text_format.h"
+#include "common/text_format.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "common/hf/weights.h"
+#include "common/save/hf_weights.h"
 #include "kernels/narrow.h"
 #include "tests/common/hf_model.h"
 

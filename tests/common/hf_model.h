@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/hf/config.h"
-#include "common/hf/weights.h"
+#include "common/save/hf_config.h"
+#include "common/save/hf_weights.h"
 #include "kernels/narrow.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"

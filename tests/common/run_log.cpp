@@ -2,7 +2,10 @@
 #include <cmath>
 #include <limits>
 
+#include "common/comm/failure.h"
+#include "common/run/ending.h"
 #include "common/run/run.h"
+#include "common/run/timeline.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/run/sampler.h"
+#include "common/tokens/tokenizer.h"
 #include "kernels/arena.h"
 
 namespace ladder {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "common/hf/config.h"
 #include "common/save/checkpoint.h"
+#include "common/save/hf_config.h"
 #include "common/save/manifest.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"

@@ -12,12 +12,12 @@
 
 #include "common/data/text.h"
 #include "common/error.h"
-#include "common/hf/config.h"
 #include "common/hf/safetensors.h"
 #include "common/json.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
+#include "common/save/hf_config.h"
 #include "common/save/manifest.h"
 
 namespace ladder::fuzz {

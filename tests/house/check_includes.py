@@ -3,9 +3,10 @@
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
 descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. The
-folders of common are rooms, on which save and run stand; files beside them are for all. No circles,
-between files or between folders; a chapter's proof/ counts with the chapter. Headers of the project
-are included in quotes, by their path from the root.
+folders of common are rooms on one floor, which do not know each other; save and run stand on them,
+and files beside the folders are for all. No circles, between files or between folders; a chapter's
+proof/ counts with the chapter. Headers of the project are included in quotes, by their path from
+the root. The first chapter, whose reader is to hold all of it, reaches few headers.
 
 Where CMake chooses between folders of headers, a bare name stands for one of each.
 """
@@ -28,11 +29,10 @@ BELOW = {
     "bench": ["kernels", "common", "chapters", "bench"],
     "tests": ["kernels", "common", "chapters", "labs", "bench", "tests"],
 }
-# hf says how a file holds each parameter of a ParamLayout. The hash and the norm of model are sums
-# over ranks. data has the formats of token files and of lines of JSON.
-ROOMS = {"": [], "comm": [], "data": [], "hf": ["model"], "model": ["comm"], "tokens": ["data"]}
+ROOMS = {"": [], "comm": [], "data": [], "hf": [], "model": [], "tokens": []}
 ROOMS["save"] = [*ROOMS]
 ROOMS["run"] = [*ROOMS]
+FIRST, MOST_HEADERS = "chapters/01_sgd/main.cpp", 40
 CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -68,6 +68,16 @@ def fault_of_include(root, here, bracket, name):
     return None
 
 
+def reached_from(file, files):
+    """Every file that `file` includes, or that one of these includes."""
+    reached, todo = set(), [file]
+    while todo:
+        new = files.get(todo.pop(), set()) - reached
+        reached |= new
+        todo += new
+    return reached
+
+
 def check(root):
     faults, files, folders = [], {}, {}
     for path in code_files(root):
@@ -82,6 +92,8 @@ def check(root):
                 ends = [folder.removesuffix("/proof") for folder in (str(here.parent), name.rpartition("/")[0])]
                 if ends[0] != ends[1]:
                     folders.setdefault(ends[0], set()).add(ends[1])
+    if (reached := len(reached_from(FIRST, files))) > MOST_HEADERS:
+        faults.append(f"{FIRST} reaches {reached} headers of the project; it may reach {MOST_HEADERS}")
     for graph in [files, folders]:
         try:
             TopologicalSorter(graph).prepare()

@@ -1,4 +1,4 @@
-#include "common/hf/layout.h"
+#include "common/save/hf_layout.h"
 
 namespace ladder {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/hf/weights.h"
+#include "common/save/hf_weights.h"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/hf/config.h"
 #include "common/hf/file_names.h"
-#include "common/hf/layout.h"
 #include "common/json.h"
+#include "common/save/hf_config.h"
+#include "common/save/hf_layout.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
 

@@ -1,4 +1,4 @@
-#include "common/data/text_format.h"
+#include "common/text_format.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "common/hf/config.h"
+#include "common/save/hf_config.h"
 
 #include <algorithm>
 #include <array>

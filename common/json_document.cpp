@@ -1,4 +1,4 @@
-#include "common/data/json_document.h"
+#include "common/json_document.h"
 
 #include <iterator>
 #include <utility>
