@@ -5,7 +5,6 @@
 #include <cmath>
 #include <thread>
 
-#include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
 #include "common/run/ending.h"
 #include "tests/common/bad_disk.h"
