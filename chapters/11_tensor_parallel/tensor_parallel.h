@@ -77,14 +77,15 @@ class TensorParallel {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const ActivationPlan& acts,
-                        int64_t micro) {
+                        int64_t micro, int64_t token_chunks = kTokenChunks) {
     const int64_t tokens = micro * gpt.seq_len;
     const int ranks = static_cast<int>(acts.tp);
     bytes[Mem::Activation] += 12 * tokens;
     bytes[Mem::Comm] += size_of(acts.dtype) *
                             Collectives::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
                         4 * Collectives::workspace_elements(ranks, tokens);
-    if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
+    if (acts.sequence_ranks > 1)
+      SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro, token_chunks);
   }
 
   // In the shapes below, s is the number of ranks that split a sequence: tp or 1.
