@@ -12,7 +12,6 @@ namespace ladder::bench {
 namespace {
 
 constexpr int kTries = 25;
-constexpr int64_t kFloats = 32 << 20;  // 128 MiB an array
 
 /// Thousand millions of `amount` a second, in a call of f.
 template <class F>
@@ -121,22 +120,22 @@ void read(const Ctx& ctx, const float* from, int64_t n) {
 
 }  // namespace
 
-Memory::Memory(Bench& box)
+Memory::Memory(Bench& box, int64_t floats)
     : ctx_(box.ctx()),
-      from_(box.alloc(Dtype::F32, {kFloats})),
-      to_(box.alloc(Dtype::F32, {kFloats})) {}
+      from_(box.alloc(Dtype::F32, {floats})),
+      to_(box.alloc(Dtype::F32, {floats})) {}
 
 double Memory::rate(Use use) const {
   const auto bytes = static_cast<double>(from_.bytes());
+  const int64_t n = from_.size();
   const auto* from = from_.data<float>();
   auto* to = to_.data<float>();
   switch (use) {
-    case Use::CopyPlain: return rate_of(2 * bytes, [&] { copy<false>(ctx_, to, from, kFloats); });
-    case Use::CopyPastCaches:
-      return rate_of(2 * bytes, [&] { copy<true>(ctx_, to, from, kFloats); });
+    case Use::CopyPlain: return rate_of(2 * bytes, [&] { copy<false>(ctx_, to, from, n); });
+    case Use::CopyPastCaches: return rate_of(2 * bytes, [&] { copy<true>(ctx_, to, from, n); });
     case Use::Read: break;
   }
-  return rate_of(bytes, [&] { read(ctx_, from, kFloats); });
+  return rate_of(bytes, [&] { read(ctx_, from, n); });
 }
 
 Ceilings measure_ceilings(int threads) {
@@ -150,6 +149,12 @@ Ceilings measure_ceilings(int threads) {
           .copy_plain = plain,
           .copy = std::max(plain, best(Memory::Use::CopyPastCaches)),
           .read = best(Memory::Use::Read)};
+}
+
+double read_rate(int threads, int64_t mebibytes) {
+  Bench box(threads);
+  const Memory memory(box, mebibytes << 18);
+  return best_of([&] { return memory.rate(Memory::Use::Read); });
 }
 
 }  // namespace ladder::bench

@@ -23,7 +23,9 @@ namespace ladder::bench {
 /// and ends near copy_plain; one in place, such as adamw_update, reads what it overwrites anyway
 /// and can reach `copy`, or a little more where it reads more than it writes. `read` is of reading
 /// alone, into a few sums: the most that a sum over tokens or a norm can reach, which store next to
-/// nothing. It may be below `copy`, as a core can have only so many reads under way.
+/// nothing. It may be below `copy`, as a core can have only so many reads under way. A large last
+/// cache may hold a part of an array of 128 MiB: what is read from more memory is held to
+/// read_rate().
 struct Ceilings {
   double fma;
   double gemm;
@@ -36,19 +38,22 @@ struct Ceilings {
 /// Takes a few seconds and 256 MiB.
 Ceilings measure_ceilings(int threads);
 
-/// Two arrays far beyond the caches, and how fast all threads of a Ctx go through them. Where
-/// others use the same memory that changes from second to second, so what is compared with it takes
-/// turns with it.
+/// As `read`, of an array of so many MiB, such as the weights of a model.
+double read_rate(int threads, int64_t mebibytes);
+
+/// Two arrays, of 128 MiB if not said otherwise, and how fast all threads of a Ctx go through them.
+/// Where others use the same memory that changes from second to second, so what is compared with it
+/// takes turns with it.
 class Memory {
  public:
   enum class Use : uint8_t { CopyPlain, CopyPastCaches, Read };
-  explicit Memory(Bench& box);
+  explicit Memory(Bench& box, int64_t floats = 32 << 20);
   /// Of one pass, in thousand million bytes a second.
   double rate(Use use) const;
 
  private:
   const Ctx& ctx_;
-  Tensor from_, to_;  ///< (kFloats)
+  Tensor from_, to_;  ///< (floats)
 };
 
 /// Least seconds for a cost: by the slower of arithmetic and memory.

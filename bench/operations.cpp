@@ -374,15 +374,24 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);  // takes its own flags out
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool only_ceilings = false;
+  int64_t mebibytes = 0;
   CLI::App app("Every operation of the cpu table; also takes --benchmark_help's flags");
   app.add_option("--threads", threads, "of the kernels")->check(CLI::Range(1, 4096));
   app.add_flag("--ceilings", only_ceilings, "print what the machine can do, as JSON");
+  app.add_option("--read", mebibytes, "print how fast an array of so many MiB is read, as JSON")
+      ->check(CLI::Range(1, 1 << 20));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
 
+  if (mebibytes > 0) {
+    fmt::print(R"({{"read": {:.1f}}})"
+               "\n",
+               read_rate(threads, mebibytes));
+    return 0;
+  }
   const Ceilings ceilings = measure_ceilings(threads);
   if (only_ceilings) {
     print_json(ceilings, threads);

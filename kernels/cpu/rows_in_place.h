@@ -22,11 +22,15 @@ struct WholeLanes {
   int64_t stride;
 
   HWY_INLINE const float* operator[](int64_t row) const { return first + row * stride; }
-  /// Asks for these columns of the next rows, into L2. The processor does not foresee that a row
-  /// ends and another goes on.
+  /// Asks for these columns of the next rows, into L2: the processor does not foresee that a row
+  /// ends and another goes on. Asks for the next columns of these rows, into L1: the products of
+  /// three squares fill the processor's window, so that it does not look further ahead by itself.
   HWY_INLINE void ask_for_next(int64_t column) const {
-    for (int64_t row = kLanes; row < 2 * kLanes; ++row)
-      __builtin_prefetch(first + row * stride + column, 0, 2);
+    constexpr int64_t kAhead = 64;
+    for (int64_t row = 0; row < kLanes; ++row) {
+      __builtin_prefetch(first + row * stride + column + kAhead);
+      __builtin_prefetch(first + (row + kLanes) * stride + column, 0, 2);
+    }
   }
 };
 

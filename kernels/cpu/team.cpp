@@ -77,7 +77,7 @@ void Team::await(int64_t& patience, std::condition_variable& wakes, Happened hap
     wakes.wait(lock, happened);
   }
   const bool in_vain = now_ns() - begin > kMostNs;
-  patience = in_vain ? 0 : std::min(kMostNs, patience + kMostNs / 64);
+  patience = in_vain ? patience / 2 : std::min(kMostNs, patience + kMostNs / 64);
 }
 
 void Team::run_job() {

@@ -3,8 +3,9 @@
 // An operation of a small model takes less time than waking a thread. So a waiting thread first
 // watches, for at most 100 microseconds, and only then sleeps. It must not watch longer: on a busy
 // machine the thread that it waits for may need its core. Waits are long on such a machine. After a
-// wait of more than 100 microseconds, a thread sleeps at once the next time. Every short wait lets
-// it watch a little longer again.
+// wait of more than 100 microseconds, a thread watches half as long the next time, and after some
+// of them it sleeps at once. Every short wait lets it watch a little longer again. (One long wait
+// says little: a program that writes text has one at each token, while the token is drawn.)
 #pragma once
 
 #include <atomic>
