@@ -22,8 +22,8 @@
 #include "common/json.h"
 #include "common/model/parts.h"
 #include "common/run/command_line.h"
+#include "common/run/logits.h"
 #include "common/run/text_codec.h"
-#include "kernels/narrow.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -99,27 +99,14 @@ struct BatchCounts {
   }
 };
 
-/// Logits of one row, on the host.
-inline void widen_row(const Tensor& logits, int64_t row, std::span<float> to) {
-  const auto widened = [&]<class T>(T) {
-    const T* from = logits.data<T>() + row * logits.dim(1);
-    std::transform(from, from + to.size(), to.begin(), [](T x) { return value_of(x); });
-  };
-  switch (logits.dtype) {
-    case Dtype::BF16: return widened(Bf16{});
-    case Dtype::F16: return widened(F16{});
-    default: return widened(float{});
-  }
-}
-
 /// Products that always have M rows, for a GPU (PassSize::fixed).
 struct FixedRowsOptions {
   int64_t rows = 0;  ///< M
 
   void add_to(CommandLine& line) {
     line.add("--fixed-rows", rows,
-             "of each product, which are padded: a text on a GPU then depends neither on the batch "
-             "nor on pieces; 0: no");
+             "on a GPU: pads each product to so many rows, so that no text depends on --batch and "
+             "--prefill-tokens; 0: does not");
   }
   /// Cuts passes to M rows. @throws UserError
   void apply(BatchSize& size, const GptConfig& gpt, bool on_gpu) const {
@@ -253,11 +240,11 @@ class AnswerBatch {
     text.cached = rows.first + std::ssize(rows.tokens);
     if (rows.wanted.size() == 0) return;
     Answer& answer = *text.answer;
-    std::vector<float> values(static_cast<size_t>(codec_.vocab()));
     counts_.proposed += std::ssize(text.proposed);
     counts_.checked += text.proposed.empty() ? 0 : 1;
     for (size_t i = 0; answer.end == End::None; ++i) {
-      widen_row(logits, row + static_cast<int64_t>(i), values);
+      std::vector<float> values = row_of(logits.slice(row + static_cast<int64_t>(i), 1));
+      values.resize(static_cast<size_t>(codec_.vocab()));
       const int32_t token = draw_(values, answer.tokens, key_of(answer));
       answer.tokens.push_back(token);
       ++counts_.drawn;

@@ -91,23 +91,22 @@ class Decoder {
   }
 
   /// Bytes that the constructor takes, without the cache.
-  static MemoryBytes bytes(const GptConfig& config, PassSize size, Dtype dtype, bool cached) {
+  static void add_bytes(MemoryBytes& bytes, const GptConfig& config, PassSize size, Dtype dtype,
+                        bool cached) {
     const int64_t C = config.channels, R = size.rows, real = size_of(wide(dtype));
     const int64_t stats = config.norm == Norm::Layer ? 2 : 1;
     const GptConfig sequence = with_rows(config, R);
     const ActivationPlan one = plan(dtype);
-    MemoryBytes bytes;
-    bytes[Mem::Activation] =
+    bytes[Mem::Activation] +=
         size_of(dtype) * (R * (4 * C + config.qkv_rows() + config.fc_rows() + config.inner()) +
                           size.wanted * (C + config.padded_vocab)) +
-        real * R * (stats + (cached ? 0 : config.heads)) + 4 * R;
+        real * R * (stats + (cached ? 0 : config.heads)) + 4 * R +
+        Routers::activation_bytes(sequence, 1, 1, one) +
+        ExpertLayers::activation_bytes(ExpertSizes(sequence, 1), one);
     if (config.position == Position::Rope)
-      bytes[Mem::Workspace] = 4 * config.seq_len * config.head_size();
-    bytes[Mem::Activation] += Routers::activation_bytes(sequence, 1, 1, one) +
-                              ExpertLayers::activation_bytes(ExpertSizes(sequence, 1), one);
+      bytes[Mem::Workspace] += 4 * config.seq_len * config.head_size();
     bytes[Mem::Workspace] += Routers::workspace_bytes(sequence, 1, one) +
                              ExpertLayers::workspace_bytes(ExpertSizes(sequence, 1), one);
-    return bytes;
   }
 
   const GptConfig& config() const { return config_; }

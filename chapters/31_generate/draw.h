@@ -39,13 +39,17 @@ struct DrawOptions {
 
   void add_to(CommandLine& line) {
     line.group("31_generate: the draw");
-    line.add("--seed", seed, "seed of all draws");
-    line.add("--temperature", temperature, "logits are divided by it; 0: the largest is taken");
-    line.add("--top-k", top_k, "only the k most likely tokens; 0: all");
-    line.add("--top-p", top_p, "only the most likely tokens, until their probability reaches p");
-    line.add("--min-p", min_p, "no token that is less likely than p times the most likely one");
+    line.add("--seed", seed, "another seed gives other texts");
+    line.add("--temperature", temperature,
+             "logits are divided by it: a higher one makes texts more varied; 0: takes the most "
+             "likely token");
+    line.add("--top-k", top_k, "draws from the k most likely tokens only; 0: from all");
+    line.add("--top-p", top_p,
+             "draws from the most likely tokens only, as many as reach the probability p together");
+    line.add("--min-p", min_p,
+             "leaves out tokens that are less likely than p times the most likely one");
     line.add("--repetition-penalty", repetition_penalty,
-             "makes tokens less likely that prompt or answer have; 1: not");
+             "above 1, tokens that prompt or answer have already become less likely");
   }
   /// @throws UserError
   void check() const {

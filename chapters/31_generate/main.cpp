@@ -12,8 +12,6 @@
 
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/31_generate/batch.h"
-#include "chapters/31_generate/cache.h"
-#include "chapters/31_generate/decode.h"
 #include "chapters/31_generate/draw.h"
 #include "chapters/31_generate/open.h"
 #include "chapters/31_generate/proof/agreement.h"
@@ -45,22 +43,27 @@ struct GenerateOptions {
 
   void add_to(CommandLine& line) {
     line.group("31_generate");
-    line.add("--load", load, "a checkpoint of any chapter, or a directory of Hugging Face");
+    line.add("--load", load, "the model: a checkpoint of any chapter, or a Hugging Face directory");
     line.add("--prompt", prompt,
-             "a text to go on with; without --prompts, too: lines of the terminal");
-    line.add("--prompts", prompts, "lines of {\"prompt\": \"...\"}", {.needs = {"--out"}});
+             "the text to continue; without it, each line that you type is a prompt");
+    line.add("--prompts", prompts, "a file with a prompt on each line: {\"prompt\": \"...\"}",
+             {.needs = {"--out"}});
     line.add("--out", out,
-             "lines of {\"text\": ..., \"logprobs\": ...}, in the order of the prompts");
-    line.add("--answers", answers, "to each prompt");
-    line.add("--max-tokens", max_tokens, "of an answer");
-    line.add("--seq-len", seq_len, "the window T, from which chunks of keys come",
-             {.shown_default = "the longest text of the model"});
-    line.add("--batch", batch, "answers that grow together");
-    line.add("--prefill-tokens", prefill, "tokens of prompts in a pass");
-    line.add("--no-cache", no_cache, "computes the whole window for each token");
+             "a file for the answers, one on each line: {\"text\": ..., \"logprobs\": ...}");
+    line.add("--answers", answers, "how many answers to write to each prompt");
+    line.add("--max-tokens", max_tokens, "an answer ends when it has so many tokens");
+    line.add("--seq-len", seq_len,
+             "the window: the most tokens of prompt and answer together; another window changes "
+             "the last bits",
+             {.shown_default = "that of the model"});
+    line.add("--batch", batch, "how many answers grow together; changes no text");
+    line.add("--prefill-tokens", prefill,
+             "how many tokens of prompts are computed at a time; changes no text");
+    line.add("--no-cache", no_cache,
+             "computes the whole window for each token: the same texts, slowly");
     line.add("--backend", backend, backend_names());
-    line.add("--threads", threads, "threads", {.shown_default = "the cores"});
-    line.add("--report", report, "what was counted, as JSON");
+    line.add("--threads", threads, "how many threads compute", {.shown_default = "the cores"});
+    line.add("--report", report, "a file for times, bytes and counts, as JSON");
   }
   /// @throws UserError
   void check() const {
@@ -98,7 +101,7 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("31_generate: text with cached keys and values")
-      .read(argc, argv, o.run, o.texts, o.draw, o.draft, o.fixed, o.precision);
+      .read(argc, argv, o.run, o.fixed, o.texts, o.draw, o.draft, o.precision);
   if (o.run.no_cache && !o.draft.load.empty())
     throw UserError("--no-cache with --draft; legal is one of them");
   return o;
@@ -136,32 +139,6 @@ struct Layout {
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
-/// A model with its cache, and the pass that reads both.
-struct Generator {
-  OpenModel model;
-  std::optional<KvCache> cache;
-  Decoder decoder;
-
-  Generator(Arena& arena, const GptConfig& gpt, const PrecisionOptions& precision,
-            const BatchSize& batch, PassSize pass)
-      : model(arena, gpt, precision),
-        cache(batch.whole ? std::nullopt
-                          : std::optional<KvCache>(std::in_place, arena, gpt, batch.places,
-                                                   gpt.seq_len, precision.dtype())),
-        decoder(arena, gpt, model.w, model.balance, cache ? &*cache : nullptr, pass,
-                precision.dtype()) {}
-  static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const PrecisionOptions& precision,
-                        const BatchSize& batch, PassSize pass) {
-    const Dtype dtype = precision.dtype();
-    OpenModel::add_bytes(bytes, gpt, precision);
-    const MemoryBytes own = Decoder::bytes(gpt, pass, dtype, !batch.whole);
-    bytes[Mem::Activation] +=
-        own[Mem::Activation] +
-        (batch.whole ? 0 : KvCache::bytes(gpt, batch.places, gpt.seq_len, dtype));
-    bytes[Mem::Workspace] += own[Mem::Workspace];
-  }
-};
-
 struct Memory {
   const Options& o;
   const Layout& layout;
@@ -179,10 +156,10 @@ struct Memory {
   std::optional<Draft> draft;
 
   Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {
-    target.model.load(ctx, o.run.load);
+    target.load(ctx, o.run.load);
     if (!layout.draft) return;
     small.emplace(arena, *layout.draft, o.precision, layout.batch, Draft::pass(layout.batch));
-    small->model.load(ctx, o.draft.load);
+    small->load(ctx, o.draft.load);
     draft.emplace(small->decoder, draft_draw, codec.vocab(), layout.batch);
     if (!o.run.report.empty()) agreement.watch(draft_draw, draw);
   }

@@ -1,31 +1,46 @@
-// A model that is only read: weights, and the biases of its routers.
+// A model that is only read: its weights, its cache, and the decoder that reads both.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/21_moe/balance.h"
+#include "chapters/31_generate/batch.h"
+#include "chapters/31_generate/cache.h"
+#include "chapters/31_generate/decode.h"
 #include "common/save/checkpoint.h"
 
 namespace ladder {
 
-struct OpenModel {
+struct Generator {
   const GptConfig config;
   ParamLayout layout{config};
   Weights weights;
-  GptTensors w = layout.view(weights.compute);
-  Balance balance;
+  Balance balance;  ///< biases of routers
+  std::optional<KvCache> cache;
+  Decoder decoder;
 
-  OpenModel(Arena& arena, const GptConfig& config_, const PrecisionOptions& precision)
+  Generator(Arena& arena, const GptConfig& config_, const PrecisionOptions& precision,
+            const BatchSize& batch, PassSize pass)
       : config(config_),
-        weights(arena, ParamLayout(config_).size(), precision),
-        balance(arena, config_, {}) {}
+        weights(arena, layout.size(), precision),
+        balance(arena, config, {}),
+        cache(batch.whole ? std::nullopt
+                          : std::optional<KvCache>(std::in_place, arena, config, batch.places,
+                                                   batch.window, precision.dtype())),
+        decoder(arena, config, layout.view(weights.compute), balance, cache ? &*cache : nullptr,
+                pass, precision.dtype()) {}
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config,
-                        const PrecisionOptions& precision) {
+                        const PrecisionOptions& precision, const BatchSize& batch, PassSize pass) {
     const int64_t P = ParamLayout(config).size();
+    const Dtype dtype = precision.dtype();
     bytes[Mem::Param] += Weights::param_bytes(P, precision);
     bytes[Mem::Master] += Weights::master_bytes(P, precision);
     bytes[Mem::Optim] += Balance::bytes(config);
+    if (!batch.whole)
+      bytes[Mem::Activation] += KvCache::bytes(config, batch.places, batch.window, dtype);
+    Decoder::add_bytes(bytes, config, pass, dtype, !batch.whole);
   }
 
   /// @throws UserError

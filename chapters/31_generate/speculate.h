@@ -33,8 +33,9 @@ struct DraftOptions {
   void add_to(CommandLine& line) {
     line.group("31_generate: speculation");
     line.add("--draft", load,
-             "a checkpoint of a smaller model with the same tokens, which proposes");
-    line.add("--draft-tokens", tokens, "how many tokens it proposes at a time",
+             "a checkpoint of a smaller model with the same tokens, which proposes tokens: the "
+             "same texts, sooner");
+    line.add("--draft-tokens", tokens, "how many tokens the draft proposes at a time",
              {.needs = {"--draft"}});
   }
   /// @throws UserError
@@ -114,10 +115,10 @@ class Draft {
     }
     if (pass.empty()) return false;
     const HostCopy logits = HostCopy::of(ctx, decoder_.forward(ctx, pass));
-    std::vector<float> values(static_cast<size_t>(vocab_));
     for (size_t row = 0; row < pass.size(); ++row) {
       const auto i = static_cast<size_t>(pass[row].place);
-      widen_row(logits.tensor(), static_cast<int64_t>(row), values);
+      std::vector<float> values = row_of(logits.tensor().slice(static_cast<int64_t>(row), 1));
+      values.resize(static_cast<size_t>(vocab_));
       places[i].proposed.push_back(
           draw_(values, texts[i], AnswerBatch::key_of(*places[i].answer, k)));
       known_[i].cached = std::ssize(texts[i]);

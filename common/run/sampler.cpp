@@ -7,29 +7,13 @@
 
 #include "common/random.h"
 #include "common/run/ending.h"
+#include "common/run/logits.h"
 #include "common/tokens/tokenizer.h"
 #include "kernels/math.h"
-#include "kernels/narrow.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
-
-/// A row (1,Vp) of logits of any dtype.
-std::vector<float> row_of(const Tensor& logits) {
-  const int64_t Vp = logits.dim(1);
-  std::vector<float> row(static_cast<size_t>(Vp));
-  const auto widened = [&]<class T>(T) {
-    const T* from = logits.data<T>();
-    std::transform(from, from + Vp, row.begin(), [](T x) { return value_of(x); });
-  };
-  switch (logits.dtype) {
-    case Dtype::BF16: widened(Bf16{}); break;
-    case Dtype::F16: widened(F16{}); break;
-    default: widened(float{});
-  }
-  return row;
-}
 
 int32_t first_token(const SampleOptions& o) {
   if (o.bytes) return '\n';

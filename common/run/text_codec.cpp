@@ -13,11 +13,12 @@ constexpr int64_t kBytes = 256;
 
 void CodecOptions::add_to(CommandLine& line) {
   line.group("Texts");
-  line.add("--tokenizer", tokenizer, "the model's tokenizer, if --load has none");
-  line.add("--tokens", tokens,
-           "auto: of the tokenizer; without one bytes, if the model has 256 tokens. ids: texts are "
-           "numbers separated by blanks");
-  line.add("--stop", stop, "texts that end an answer, and are left out of it");
+  line.add("--tokenizer", tokenizer, "the model's tokenizer, where --load holds none");
+  line.add(
+      "--tokens", tokens,
+      "what a token is. auto: what the tokenizer says; without one a byte, if the model has 256 "
+      "tokens. ids: texts are numbers, separated by blanks");
+  line.add("--stop", stop, "an answer ends before each of these texts");
 }
 
 TextCodec::TextCodec(const CodecOptions& options, const std::string& load, int64_t vocab)

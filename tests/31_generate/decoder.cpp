@@ -1,7 +1,6 @@
 // The decoder has the logits of training's forward, bit for bit, in whatever pieces texts come and
 // whatever else is in a pass; and mistakes that people make are seen.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/random.h"
-#include "kernels/documents.h"
 #include "kernels/narrow.h"
 
 namespace ladder {
@@ -119,8 +117,8 @@ class Decoding : public ::testing::TestWithParam<Case> {
   static std::string bytes_of(const Tensor& x) {
     return {static_cast<const char*>(x.ptr), size_t(x.bytes())};
   }
-  Decoder decoder_with(const GptConfig& of, const KvCache* in) {
-    return Decoder(arena, of, w, balance, in, {kRows, kRows}, dtype);
+  Decoder decoder_with(const KvCache* in) {
+    return Decoder(arena, config, w, balance, in, {kRows, kRows}, dtype);
   }
   /// The first n tokens of the text in pieces of m.
   std::string in_pieces(const Decoder& decoder, int64_t n, int64_t m, int64_t place = 0) const {
@@ -143,28 +141,8 @@ class Decoding : public ::testing::TestWithParam<Case> {
   KvCache cache{arena, config, 3, T, dtype};
 };
 
-/// A text behind another document in a row, with the window's chunks (--chunk-length of 26).
-TEST_P(Decoding, APackedTextHasTheLogitsOfTheWindow) {
-  if (config.has_experts()) GTEST_SKIP() << "routers take no documents";
-  const int32_t before = 30, end = static_cast<int32_t>(T);
-  const std::string want = bytes_of(trained().first(T - before));
-  std::rotate(text.rbegin(), text.rbegin() + before, text.rend());
-  const Tensor rows = arena.alloc(Mem::Activation, "borders", Dtype::I32, {2, 2});
-  std::ranges::copy(std::array{0, before, before, end}, rows.data<int32_t>());
-  ctx.documents = {rows, arena.alloc(Mem::Activation, "position", Dtype::I32, {1, T})};
-  ctx.documents.longest = fill_positions(ctx.documents.position, rows);
-  const auto packed = [&](int64_t chunk_length) {
-    ctx.documents.chunk_length = chunk_length;
-    return bytes_of(trained().slice(before, T - before));
-  };
-  EXPECT_EQ(packed(T), want);
-  if (dtype == Dtype::F32) {
-    EXPECT_NE(packed(0), want) << "its own length";
-  }
-}
-
 TEST_P(Decoding, PiecesHaveTheLogitsOfTraining) {
-  const Decoder decoder = decoder_with(config, &cache);
+  const Decoder decoder = decoder_with(&cache);
   const std::string want = bytes_of(trained());
   for (const int64_t m : {int64_t{1}, int64_t{7}, int64_t{100}, T})
     EXPECT_TRUE(in_pieces(decoder, T, m) == want) << "pieces of " << m;
@@ -177,7 +155,7 @@ TEST_P(Decoding, PiecesHaveTheLogitsOfTraining) {
 
 /// Texts of unlike lengths, one of which begins when another is long, in one pass.
 TEST_P(Decoding, NeighborsChangeNothing) {
-  const Decoder decoder = decoder_with(config, &cache);
+  const Decoder decoder = decoder_with(&cache);
   const std::string want = bytes_of(trained());
   const size_t row = want.size() / size_t(T);
   in_pieces(decoder, 200, 200, 2);
@@ -189,7 +167,7 @@ TEST_P(Decoding, NeighborsChangeNothing) {
 }
 
 TEST_P(Decoding, MistakesAreSeen) {
-  const Decoder decoder = decoder_with(config, &cache);
+  const Decoder decoder = decoder_with(&cache);
   const std::string want = bytes_of(trained());
   const size_t row = want.size() / size_t(T);
   const auto wrong = [&](const char* what, int64_t at, const std::string& got) {
@@ -203,11 +181,6 @@ TEST_P(Decoding, MistakesAreSeen) {
   in_pieces(decoder, 100, 100);
   forward(decoder, {rows(7, 40, 0)});  // another text in the same place
   wrong("a place reused too early", 100, forward(decoder, {rows(100, 1)}));
-  if (dtype == Dtype::F32 && T > 256) {
-    GptConfig short_one = config;
-    short_one.seq_len = 301;
-    wrong("borders of its own length", 0, in_pieces(decoder_with(short_one, &cache), 301, 301));
-  }
   Kernels unmasked = *ctx.kernels;
   unmasked.attention_cached =
       GetParam().kernels == ref_kernels ? without_mask<ref_kernels> : without_mask<cpu_kernels>;
@@ -219,7 +192,7 @@ TEST_P(Decoding, MistakesAreSeen) {
   by_queries.kv_heads = 0;
   const KvCache wide(arena, by_queries, 1, T, dtype);
   if (config.groups() != config.heads) {
-    EXPECT_THROW(forward(decoder_with(config, &wide), {rows(0, 1)}), CheckError)
+    EXPECT_THROW(forward(decoder_with(&wide), {rows(0, 1)}), CheckError)
         << "cache indexed by query heads";
   }
 }

@@ -3,15 +3,13 @@
 
     chapters/31_generate/proof/peers.py --build build/cpu [--rounds 5] [--tokens 32] [--context 256]
 
-Wants torch and transformers. The floor is the time to read, once a token, the weights and the cached keys
-and values at the speed that `bench_operations --ceilings` reads in the same round. A time is that for all
-tokens, less that for one. Both write greedily. On a machine that others keep busy, --processor-time counts
-the time in the program itself instead, with one thread. The floor stays that of the clock, so it says
-little there. Take --tokens 64 or more: both programs are started, or filled, for each number of tokens.
+Wants torch and transformers, and a quiet machine. The floor is the time to read, once a token, the weights and
+the cached keys and values at the speed that `bench_operations --read` reads as many bytes in the same round. An
+array that fits the last cache would be read faster. Ladder's time is that of its report. That of transformers
+is the time for all tokens, less that for one. Both write greedily.
 """
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import tempfile
@@ -21,32 +19,27 @@ from pathlib import Path
 BARS = {"floor, batch 1": 0.85, "to transformers, batch 1": 1.3, "batch 8 to batch 1": 5, "to transformers, batch 8": 1.8}
 
 
-def seconds_of(call, by_processor, who=resource.RUSAGE_SELF):
-    def now():
-        used = resource.getrusage(who)
-        return used.ru_utime if by_processor else time.perf_counter()
-    begin = now()
-    call()
-    return now() - begin
-
-
-def ours(args, here, prompt, batch, count):
+def ours(args, here, prompt, batch):
+    """Tokens a second."""
     (here / "p.jsonl").write_text((json.dumps({"prompt": " ".join(map(str, prompt))}) + "\n") * batch)
     command = [args.build / "bin/ch31_generate", "--load", here, "--prompts", here / "p.jsonl", "--tokens", "ids", "--out",
-               here.parent / "out.jsonl", "--temperature", 0, "--max-tokens", count, "--batch", batch, "--threads",
+               here.parent / "out.jsonl", "--temperature", 0, "--max-tokens", args.tokens + 1, "--batch", batch, "--threads",
                args.threads, "--prefill-tokens", batch * len(prompt), "--report", here.parent / "report.json"]
-    return seconds_of(lambda: subprocess.run([*map(str, command)], check=True, capture_output=True), args.processor_time,
-                      resource.RUSAGE_CHILDREN)
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    return json.loads((here.parent / "report.json").read_text())["decode_tokens_per_second"]
 
 
-def theirs(args, model, prompt, batch, count):
+def theirs(args, model, prompt, batch):
     import torch
 
+    def seconds(count):
+        begin = time.perf_counter()
+        model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=count,
+                       max_new_tokens=count, pad_token_id=0)
+        return time.perf_counter() - begin
     ids = torch.tensor([prompt] * batch)
     with torch.inference_mode():
-        return seconds_of(lambda: model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False,
-                                                 min_new_tokens=count, max_new_tokens=count, pad_token_id=0),
-                          args.processor_time)
+        return batch * args.tokens / (seconds(args.tokens + 1) - seconds(1))
 
 
 def main():
@@ -54,9 +47,7 @@ def main():
     parser.add_argument("--build", type=Path, default=Path("build/cpu"))
     for flag, default in (("--rounds", 5), ("--tokens", 32), ("--context", 256), ("--threads", 2)):
         parser.add_argument(flag, type=int, default=default)
-    parser.add_argument("--processor-time", action="store_true")
     args = parser.parse_args()
-    args.threads = 1 if args.processor_time else args.threads
     import torch
     import transformers
 
@@ -71,16 +62,9 @@ def main():
         here = Path(folder) / "model"
         model.save_pretrained(here)
         for turn in range(args.rounds):
-            speed = {}
-            for batch in (1, 8):
-                for who, run, what in (("ours", ours, here), ("theirs", theirs, model)):
-                    took = run(args, what, prompt, batch, args.tokens + 1)
-                    if who == "ours" and not args.processor_time:
-                        report = json.loads((here.parent / "report.json").read_text())
-                        speed[who, batch] = report["decode_tokens_per_second"]
-                        continue
-                    speed[who, batch] = batch * args.tokens / (took - run(args, what, prompt, batch, 1))
-            said = subprocess.run([args.build / "bin/bench_operations", "--ceilings", "--threads", str(args.threads)],
+            speed = {(who, batch): run(args, what, prompt, batch) for batch in (1, 8)
+                     for who, run, what in (("ours", ours, here), ("theirs", theirs, model))}
+            said = subprocess.run([args.build / "bin/bench_operations", "--read", str(read >> 20), "--threads", str(args.threads)],
                                   check=True, capture_output=True, text=True).stdout
             floor = read / 1e9 / json.loads(said)["read"]
             ratios = (speed["ours", 1] * floor, speed["ours", 1] / speed["theirs", 1], speed["ours", 8] / speed["ours", 1],
