@@ -2,7 +2,7 @@
 """AdamW, Lion and Muon on one text, each at its own best rate: loss by tokens and by processor time.
 
     chapters/32_optimizers/proof/study.py tiny      4 minutes of processor time
-    chapters/32_optimizers/proof/study.py small     half an hour
+    chapters/32_optimizers/proof/study.py small     a quarter of an hour
 
 Wants build/cpu and runs/bible.txt. Two runs at once, a thread each.
 """
