@@ -39,6 +39,13 @@ struct FlagValue {
   std::string value;  ///< "0.001"; empty: it has no value
 };
 
+/// What parse() leaves to be told and compared.
+struct Given {
+  std::string config_file;       ///< the file of --config
+  std::string command;           ///< the words of the command line
+  std::vector<FlagValue> flags;  ///< all, in the order of --help; first "the program"
+};
+
 class CommandLine {
  public:
   /// @param description the first line of --help
@@ -50,15 +57,8 @@ class CommandLine {
   /// Sets the heading in --help for the flags that follow.
   void group(std::string name) { group_ = std::move(name); }
 
-  /// parse() puts the path of --config here.
-  void add_config(std::string& path) { config_ = &path; }
-  /// parse() puts all flags here, in the order of --help. The first entry is named "the program",
-  /// and its value is the description.
-  void add_record(std::vector<FlagValue>& record) { record_ = &record; }
-
-  /// parse() puts the words of the command line here, separated by blanks, and quoted for a shell
-  /// if needed.
-  void add_command(std::string& command) { command_ = &command; }
+  /// parse() fills it. The value of "the program" is the description.
+  void record_in(Given& given) { given_ = &given; }
 
   /// A flag that sets `value`. The present value is the default. A bool takes no argument. An enum
   /// takes its names, or only those in `rules.legal`. `value` must live until parse().
@@ -105,14 +105,11 @@ class CommandLine {
       std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*,
                    std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
-  std::vector<FlagValue> record() const;
   void check_needs() const;
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;
-  std::string* config_ = nullptr;
-  std::string* command_ = nullptr;
-  std::vector<FlagValue>* record_ = nullptr;
+  Given* given_ = nullptr;
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
   std::vector<std::pair<std::string, std::vector<std::string>>> needs_;
   std::vector<std::function<void()>> set_enums_;  ///< from the names that CLI11 read

@@ -161,9 +161,7 @@ void RunOptions::add_to(CommandLine& line) {
            {.needs = {"--sample"}});
 
   line.group("Files");
-  line.add_config(config_file);
-  line.add_record(flags);
-  line.add_command(command);
+  line.record_in(*this);
   line.add("--save", save,
            "directory for checkpoints; none is written with a NaN or an infinity in it, or in the "
            "loss");

@@ -20,7 +20,7 @@ namespace ladder {
 struct RunTokenizer;
 struct SampleOptions;
 
-struct RunOptions {
+struct RunOptions : Given {
   std::string data;                    ///< text to train on
   std::string tokenizer;               ///< path of the one that encodes it; empty: see below
   TokenKind tokens = TokenKind::Auto;  ///< what the text holds
@@ -50,9 +50,6 @@ struct RunOptions {
   int64_t save_every = 0;  ///< steps; 0: only at the end
   int64_t keep = 1;        ///< checkpoints in `save`
   std::string trace, report, timeline;
-  std::string config_file;       ///< the file that gave flags
-  std::string command;           ///< as typed, or almost
-  std::vector<FlagValue> flags;  ///< all flags of the program: ranks compare them
   bool quiet = false;
   bool takes_experts = false;  ///< the program can train them; chapters 21 and 22 set it
   bool other_block = false;    ///< a lesson changes the block, and checks itself whether it fits
