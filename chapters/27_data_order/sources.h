@@ -192,11 +192,11 @@ class Source {
       text.path = path;
       text.flag = "--sources";
       text.encoded = nullptr;
-      const InputFile opened(path, text.flag);
-      text.format = find_format(opened, run.tokens, text.vocab, !!run.text_tokenizer);
+      text.file = std::make_shared<const InputFile>(path, text.flag);
+      text.format = find_format(*text.file, run.tokens, text.vocab, !!run.text_tokenizer);
       if (text.format.bytes() != run.format.bytes())
         throw UserError("{}: is read as {}, and --data {} as {}; legal are files of one kind",
-                        opened.name(), text.format.bytes() ? "text" : "tokens", run.data,
+                        text.file->name(), text.format.bytes() ? "text" : "tokens", run.data,
                         run.format.bytes() ? "text" : "tokens");
       const DocumentFile& file = files_.emplace_back(text, end_of_text);
       const int64_t count = file.count();

@@ -28,7 +28,7 @@ std::string DocumentFile::index_of(const std::string& path) {
 }
 
 DocumentFile::DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text)
-    : options_(options), file_(options.open()), size_(options.format.count(file_.size())) {
+    : options_(options), file_(options.open()), size_(options.format.count(file_->size())) {
   if (end_of_text) {
     find_ends(*end_of_text);
   } else if (options.encoded) {
@@ -131,7 +131,7 @@ Range DocumentFile::document(int64_t i) const {
 }
 
 void DocumentFile::read(int64_t begin, std::span<int32_t> tokens) const {
-  read_tokens(file_, options_.format, options_.vocab, begin, tokens);
+  read_tokens(*file_, options_.format, options_.vocab, begin, tokens);
 }
 
 TargetCount DocumentFile::count_targets(int64_t begin, int64_t targets) const {

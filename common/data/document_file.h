@@ -31,7 +31,7 @@ class DocumentFile {
   /// X.idx for X.bin, whether it exists or not.
   static std::string index_of(const std::string& path);
 
-  const std::string& name() const { return file_.name(); }
+  const std::string& name() const { return file_->name(); }
   int64_t count() const { return count_; }
   /// Which tokens document i has, with the token that ends it. A document may have no tokens.
   Range document(int64_t i) const;
@@ -49,7 +49,7 @@ class DocumentFile {
   std::vector<Range> indexed(int64_t first, int64_t count) const;
 
   TextOptions options_;
-  InputFile file_;
+  std::shared_ptr<const InputFile> file_;
   int64_t size_;  ///< tokens
   int64_t count_ = 0;
   std::optional<InputFile> index_;

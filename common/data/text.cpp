@@ -27,8 +27,8 @@ int64_t count_targets(const Batch& batch) {
   return batch.targets.size() - std::count(targets, targets + batch.targets.size(), kIgnore);
 }
 
-InputFile TextOptions::open() const {
-  return encoded ? InputFile(path, flag, encoded->bytes) : InputFile(path, flag);
+std::shared_ptr<const InputFile> TextOptions::open() const {
+  return file ? file : std::make_shared<const InputFile>(path, flag);
 }
 
 TargetCount TextOptions::count(int64_t targets,
@@ -45,11 +45,11 @@ TargetCount TextOptions::count(int64_t targets,
 Text::Text(const TextOptions& options)
     : options_(options),
       file_(options.open()),
-      size_(options.format.count(file_.size())),
+      size_(options.format.count(file_->size())),
       train_size_(size_ - size_ / kHeldOutShare) {
   const int64_t least = options.seq_len + 1;
   if (held_out_size() < least)
-    throw UserError("{}: {} {} are too short for --seq-len {}; it takes at least {}", file_.name(),
+    throw UserError("{}: {} {} are too short for --seq-len {}; it takes at least {}", file_->name(),
                     size_, options.format.bytes() ? "bytes" : "tokens", options.seq_len,
                     least * kHeldOutShare);
 }
@@ -57,7 +57,7 @@ Text::Text(const TextOptions& options)
 /// The T + 1 tokens from token `at` of the file on.
 std::vector<int32_t> Text::read_row(int64_t at) const {
   std::vector<int32_t> tokens(static_cast<size_t>(options_.seq_len + 1));
-  read_tokens(file_, options_.format, options_.vocab, at, std::span(tokens));
+  read_tokens(*file_, options_.format, options_.vocab, at, std::span(tokens));
   return tokens;
 }
 

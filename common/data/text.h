@@ -75,8 +75,10 @@ struct TextOptions {
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
   std::shared_ptr<const EncodedText> encoded = nullptr;  ///< what the file holds, as tokens
 
-  /// The file, or its tokens in memory. @throws UserError as InputFile does
-  InputFile open() const;
+  std::shared_ptr<const InputFile> file = nullptr;  ///< it, or its tokens; null: open() opens it
+
+  /// @throws UserError as InputFile does
+  std::shared_ptr<const InputFile> open() const;
 
   /// Counts targets, and the bytes that they stand for.
   /// @param read returns the token before them, and the targets; called only if the tokens matter
@@ -119,7 +121,7 @@ class Text {
   TargetCount count_rows(int64_t count, Start&& start) const;
 
   TextOptions options_;
-  InputFile file_;
+  std::shared_ptr<const InputFile> file_;
   int64_t size_, train_size_;  ///< tokens
 };
 

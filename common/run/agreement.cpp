@@ -51,7 +51,7 @@ std::string checkpoint(const std::string& path) {
 std::string compared(const FlagValue& flag) {
   if (flag.value.empty()) return "not given";
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
-  if (flag.flag == "--data") return identity_of(flag.value, FilePart::All);
+  if (flag.flag == "--data") return identity_of(flag.value, FilePart::Pages);
   if (flag.flag == "--load") return checkpoint(flag.value);
   // Compared below, wherever it was found.
   if (flag.flag == "--tokenizer") return "given";
@@ -95,17 +95,18 @@ void compare(const std::vector<Values>& all, const std::string& flag) {
 }  // namespace
 
 std::string identity_of(const std::string& path, FilePart part) {
-  constexpr int64_t kPieceBytes = 1 << 20;
+  const int64_t bytes = part == FilePart::Pages ? 1 << 12 : 1 << 20;
   const InputFile file(path);
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPieceBytes, file.size())));
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(bytes, file.size())));
   const int64_t last = file.size() - std::ssize(piece);
+  const int64_t step = part == FilePart::Pages ? std::max(bytes, last / 63) : bytes;
   Checksum sum;
   const auto add = [&](int64_t begin) {
     file.read(begin, piece);
     sum.update(piece);
   };
   add(0);
-  for (int64_t at = kPieceBytes; part == FilePart::All && at < last; at += kPieceBytes) add(at);
+  for (int64_t at = step; part != FilePart::Ends && at < last; at += step) add(at);
   add(last);
   return fmt::format("{} bytes, {}", file.size(), sum.hex());
 }

@@ -12,8 +12,9 @@
 
 namespace ladder {
 
-/// Of how much of a file a checksum is taken: all pieces of a MiB, or the first and the last one.
-enum class FilePart : uint8_t { All, Ends };
+/// Of how much of a file a checksum is taken: all pieces of a MiB, the first and the last one, or
+/// 64 pages from the first to the last one.
+enum class FilePart : uint8_t { All, Ends, Pages };
 
 /// Identifies a file by its length and a checksum: "4137850 bytes, 0123456789abcdef". Reading all
 /// of it takes as long as loading it. @throws UserError if it cannot be read

@@ -225,11 +225,13 @@ void RunOptions::take_tokenizer() {
 }
 
 void RunOptions::take_text() {
-  if (encoded) return;
-  format = find_format(InputFile(data, "--data"), tokens, text(gpt()).vocab, !!text_tokenizer);
+  if (file) return;
+  file = std::make_shared<const InputFile>(data, "--data");
+  format = find_format(*file, tokens, text(gpt()).vocab, !!text_tokenizer);
   if (!text_tokenizer || !format.bytes()) return;
   encoded = encode(*text_tokenizer, data, thread_count());
   format = {.width = encoded->width};
+  file = std::make_shared<const InputFile>(data, "--data", encoded->bytes);
 }
 
 void RunOptions::set_ranks(int64_t degree) {
@@ -278,7 +280,8 @@ TextOptions RunOptions::text(const GptConfig& gpt) const {
           .seq_len = gpt.seq_len,
           .vocab = text_tokenizer ? text_tokenizer->tokenizer.vocab() : gpt.vocab,
           .token_bytes = text_tokenizer ? text_tokenizer->bytes : nullptr,
-          .encoded = encoded};
+          .encoded = encoded,
+          .file = file};
 }
 
 SampleOptions RunOptions::sampling(const GptConfig& gpt) const {

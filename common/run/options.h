@@ -26,6 +26,7 @@ struct RunOptions : Given {
   TokenKind tokens = TokenKind::Auto;  ///< what the text holds
   TextFormat format = {};              ///< of the file that is read, after check() has looked
   std::shared_ptr<const EncodedText> encoded;  ///< `data` as tokens, after check(), if it is text
+  std::shared_ptr<const InputFile> file;       ///< the same, opened once for all ranks
   std::string model = "tiny";                  ///< name of a preset; the next five change it
   std::optional<int64_t> seq_len, layers, heads, channels, vocab;
   bool tied_head = false;  ///< GptConfig::tied_head

@@ -78,7 +78,7 @@ TEST_F(RanksThatDiffer, InAFile) {
   expect_refused({"--data other.txt", "--data is 4000 bytes, "});
   std::string large(3'500'000, 'a');
   write("large.txt", large);
-  large[large.size() / 2] = 'b';
+  large.replace(large.size() / 2, 100'000, 100'000, 'b');  // 64 pages are compared
   write("middle.txt", large);
   expect_refused({"--data middle.txt", "--data is 3500000 bytes, ", "--data large.txt"});
 
