@@ -127,6 +127,23 @@ TEST_F(Options, NumbersAreDecimal) {
   EXPECT_EQ(o.options.threads, 2);
 }
 
+int64_t size_of(const char* text) {
+  int64_t bytes = 0;
+  CommandLine line("a program");
+  line.group("Files");
+  line.add("--limit", bytes, "", {.bytes = true});
+  const char* const words[] = {"program", "--limit", text};
+  line.parse(3, words);
+  return bytes;
+}
+
+TEST(Sizes, AreDecimalWithAUnit) {
+  EXPECT_EQ(size_of("1000"), 1000);
+  EXPECT_EQ(size_of("010MB"), 10 << 20);
+  for (const char* none : {"MB", "-5", "1.5GB", "5XB", "8EB", "9223372036854775808"})
+    EXPECT_USER_ERROR(size_of(none), "--limit: ");
+}
+
 TEST_F(Options, RefusesSizesThatAreTooLargeTogether) {
   const std::vector<std::string> largest = {"--batch", "1048576",    "--layers",
                                             "4096",    "--channels", "131072"};
