@@ -59,6 +59,7 @@ BESIDE_CPU = [
     ("21_moe", f"{EXPERTS} --precision bf16", 3e-2),
     ("26_packing", f"{SMALL} --documents --end-of-text 10", 1e-3),
     ("27_data_order", f"{SMALL} --micro-batch 2 --ranks 4 --documents --end-of-text 10", 1e-3),
+    ("36_finetune", f"{SMALL} --micro-batch 2 --ranks 4 --documents --end-of-text 10", 1e-3),
     ("28_async_checkpoint", f"{SMALL} --micro-batch 2 --ranks 4", 1e-3),
     ("29_monitor", f"{SMALL} --micro-batch 4 --ranks 2 --watch-every 2", 1e-3),
     ("30_hsdp", f"{SMALL} --micro-batch 2 --ranks 4 --replicas 2", 1e-3),

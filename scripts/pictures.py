@@ -790,6 +790,29 @@ def singular_values(data):
     return svg.done()
 
 
+# ---- 36: a row of two chats, and which targets are learned --------------------------------------
+
+def masked_row(_):
+    """Tokens of one letter; `+` begins an answer, and a bar ends a message."""
+    chats, cell = (["user:", "Hi", "|", "asst:", "+Ho", "+|"], ["user:", "?", "|", "asst:", "+No", "+.", "+|"]), 60
+    svg = Svg(110 + 11 * cell, 170, "A row of two chats: what is read, what is the target, what is learned")
+    for line, name in enumerate(("read", "target", "learned")):
+        svg.text(0, 40 + 44 * line, name, bold=True)
+    at = 90
+    for chat, fill in zip(chats, (BLUE, GREEN)):
+        for token, target in zip(chat, chat[1:]):
+            learned = target.startswith("+")
+            svg.cell(at, 14, cell, 36, token.lstrip("+"), fill)
+            svg.cell(at, 58, cell, 36, target.lstrip("+"), fill if learned else None, mark=learned)
+            svg.text(at + cell / 2, 128, "1/n" if learned else "-", size=12, anchor="middle")
+            if not learned:
+                svg.text(at + cell / 2, 80, target, size=12, anchor="middle")
+            at += cell
+    svg.text(0, 158, "| ends a message, and is one token. Five targets are learned: n is 5. A chat of k tokens has k - 1 "
+             "positions.", size=12)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -810,6 +833,7 @@ PICTURES = {
     "30_hsdp/machines.svg": hybrid,
     "31_generate/cached.svg": cached,
     "32_optimizers/singular_values.svg": singular_values,
+    "36_finetune/mask.svg": masked_row,
 }
 
 

@@ -114,8 +114,11 @@ class BundleBatch {
   void put(const File& file, const Piece& piece, int64_t at) {
     read_.resize(static_cast<size_t>(piece.length + 1));
     file.read(piece.begin, read_);
-    std::copy(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at);
-    std::copy(read_.begin() + 1, read_.end(), all_.targets.data<int32_t>() + at);
+    // ~t stands for a token t that is read, but is no target (chapter 36).
+    std::transform(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at,
+                   [](int32_t token) { return token < 0 ? ~token : token; });
+    std::transform(read_.begin() + 1, read_.end(), all_.targets.data<int32_t>() + at,
+                   [](int32_t token) { return token < 0 ? kIgnore : token; });
   }
 
   PackOptions options_;

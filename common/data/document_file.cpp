@@ -132,14 +132,24 @@ Range DocumentFile::document(int64_t i) const {
 
 void DocumentFile::read(int64_t begin, std::span<int32_t> tokens) const {
   read_tokens(*file_, options_.format, options_.vocab, begin, tokens);
+  if (!options_.encoded || options_.encoded->learned.empty()) return;
+  for (int32_t& token : tokens)
+    if (!options_.encoded->learned[static_cast<size_t>(begin + (&token - tokens.data()))])
+      token = ~token;
 }
 
 TargetCount DocumentFile::count_targets(int64_t begin, int64_t targets) const {
-  return options_.count(targets, [&] {
+  const auto read_all = [&] {
     std::vector<int32_t> tokens(static_cast<size_t>(targets + 1));
     read(begin, tokens);
     return tokens;
-  });
+  };
+  if (!options_.encoded || options_.encoded->learned.empty())
+    return options_.count(targets, read_all);
+  std::vector<int32_t> learned = read_all();
+  learned.erase(std::remove_if(learned.begin() + 1, learned.end(), [](int32_t t) { return t < 0; }),
+                learned.end());
+  return options_.count(std::ssize(learned) - 1, [&] { return learned; });
 }
 
 }  // namespace ladder

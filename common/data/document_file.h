@@ -35,8 +35,10 @@ class DocumentFile {
   int64_t count() const { return count_; }
   /// Which tokens document i has, with the token that ends it. A document may have no tokens.
   Range document(int64_t i) const;
-  /// tokens = those from `begin` on. @throws UserError if the file has changed, cannot be read, or
-  /// has a token that is not below the vocabulary
+  /// tokens = those from `begin` on. A token t that is read but not learned becomes ~t, so that the
+  /// mask travels with its token (chapter 36).
+  /// @throws UserError if the file has changed, cannot be read, or has a token that is not below the
+  /// vocabulary
   void read(int64_t begin, std::span<int32_t> tokens) const;
   /// Counts the `targets` tokens that follow token `begin`, and their bytes.
   /// @throws UserError as read() does

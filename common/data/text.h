@@ -61,6 +61,8 @@ struct EncodedText {
   int64_t width = 2;             ///< bytes of a token, as in TextFormat
   std::vector<std::byte> bytes;  ///< of all tokens
   std::vector<int64_t> ends;     ///< of documents, in tokens
+  /// Whether each token is learned where it is a target (chapter 36); empty: all are.
+  std::vector<bool> learned = {};
 };
 
 /// A file, and the length of the sequences that it is cut into.

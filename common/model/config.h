@@ -51,6 +51,8 @@ struct GptConfig {
   bool bias = true;  ///< of linear layers
   Rope rope = {};    ///< of Position::Rope
   Experts experts = {};
+  /// r. If it is not 0, parameters are the adapters of this model, and nothing else (chapter 36).
+  int64_t adapter_rank = 0;
 
   int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }  ///< NKV
   int64_t head_size() const { return channels / heads; }               ///< HS

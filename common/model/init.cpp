@@ -21,7 +21,11 @@ double init_std(Role role, int64_t layers) {
     case Role::Gain:
     case Role::Bias:
     case Role::ProjectionBias:
-    case Role::QkvBias: return 0;
+    case Role::QkvBias:
+    case Role::AdapterA:  // uniform
+    case Role::AdapterB:
+    case Role::AdapterQkvB:
+    case Role::AdapterGateUpB: return 0;
     // 2 L branches add to the residual stream. Its variance must not grow with depth.
     case Role::Projection: return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
     default: return kInitStd;
@@ -35,6 +39,13 @@ void fill_normal(float* out, int64_t n, int64_t first, const Random& random, dou
     out[i] = static_cast<float>(std * pair[0]);
     if (i + 1 < n) out[i + 1] = static_cast<float>(std * pair[1]);
   }
+}
+
+/// out[i] = element first + i of the tensor, uniform in +-most.
+void fill_uniform(float* out, int64_t n, int64_t first, const Random& random, double most) {
+  for (int64_t i = 0; i < n; ++i)
+    out[i] =
+        static_cast<float>(most * (2 * random.uniform(static_cast<uint64_t>(first + i)) - 1));
 }
 
 /// Calls use(spec, here, there, n) for pieces of the runs of some parameters. Threads of ctx take
@@ -82,6 +93,9 @@ void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
       const double std = init_std(spec.role, config.layers);
       if (spec.role == Role::Gain) std::fill_n(out, n, 1.0f);
       if (std > 0) fill_normal(out, n, there, Random(seed, spec.name), std);
+      if (spec.role == Role::AdapterA)
+        fill_uniform(out, n, there, Random(seed, spec.name),
+                     1 / std::sqrt(static_cast<double>(spec.shape.dims[1])));
     };
     for_pieces(ctx, layout.specs(s), draw);
     host.send();

@@ -55,6 +55,10 @@ enum class Role : uint8_t {
   Bias,            ///< (N)
   ProjectionBias,  ///< the bias of a projection (C)
   QkvBias,         ///< in the order of Qkv
+  AdapterA,        ///< (S r, K), of S layers of Hugging Face's one after the other
+  AdapterB,        ///< (N, S r); elements of another layer's rows are zero
+  AdapterQkvB,     ///< the same, with rows in the order of Qkv
+  AdapterGateUpB,  ///< the same, with rows in the order of GateUp
 };
 
 /// How tensor ranks split a tensor.

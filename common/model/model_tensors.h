@@ -34,6 +34,14 @@ struct ExpertTensors {
   Tensor fc;      ///< (E,2F,C), gate and up alternate
   Tensor proj_w;  ///< (E,C,F)
 };
+/// The parameters of an adapter (chapter 36): a linear layer w (N,K) becomes w + s b a.
+struct Adapter {
+  Tensor a, b;  ///< (S r,K), (N,S r): S is how many layers of Hugging Face's are one here
+};
+/// The adapters of a block.
+struct BlockAdapters {
+  Adapter qkv, proj, fc, mlp_proj;
+};
 /// The parameters of a block.
 struct BlockTensors {
   Affine norm1;
@@ -43,6 +51,7 @@ struct BlockTensors {
   MlpTensors mlp;
   ExpertTensors experts;
   Tensor residual2_b;  ///< (C)
+  BlockAdapters adapters;
 };
 /// The whole model.
 struct GptTensors {

@@ -33,6 +33,7 @@ ModelTable norm_table(const GptConfig& config) {
 }  // namespace
 
 ModelTable embed_table(const GptConfig& config) {
+  if (config.adapter_rank > 0) return {};
   const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
   const int64_t positions = config.positions;
   using G = GptTensors;
@@ -55,9 +56,69 @@ ModelTable embed_table(const GptConfig& config) {
   });
 }
 
+/// Adapters have the names that peft gives them. A LLaMA has three layers where we have qkv, and two
+/// where we have fc.
+static BlockTable adapter_table(const GptConfig& config) {
+  const int64_t C = config.channels, F = config.inner(), r = config.adapter_rank;
+  const bool llama = family(config) == Family::Llama;
+  const int64_t qkv = llama ? 3 * r : r, fc = llama ? 2 * r : r;
+  using B = BlockTensors;
+  return {
+      {"attn.c_attn.lora_A.weight",
+       "self_attn.qkv_proj.lora_A.weight",
+       Role::AdapterA,
+       {qkv, C},
+       Cut::None,
+       [](B& b) { return &b.adapters.qkv.a; }},
+      {"attn.c_attn.lora_B.weight",
+       "self_attn.qkv_proj.lora_B.weight",
+       Role::AdapterQkvB,
+       {config.qkv_rows(), qkv},
+       Cut::None,
+       [](B& b) { return &b.adapters.qkv.b; }},
+      {"attn.c_proj.lora_A.weight",
+       "self_attn.o_proj.lora_A.weight",
+       Role::AdapterA,
+       {r, C},
+       Cut::None,
+       [](B& b) { return &b.adapters.proj.a; }},
+      {"attn.c_proj.lora_B.weight",
+       "self_attn.o_proj.lora_B.weight",
+       Role::AdapterB,
+       {C, r},
+       Cut::None,
+       [](B& b) { return &b.adapters.proj.b; }},
+      {"mlp.c_fc.lora_A.weight",
+       "mlp.gate_up_proj.lora_A.weight",
+       Role::AdapterA,
+       {fc, C},
+       Cut::None,
+       [](B& b) { return &b.adapters.fc.a; }},
+      {"mlp.c_fc.lora_B.weight",
+       "mlp.gate_up_proj.lora_B.weight",
+       llama ? Role::AdapterGateUpB : Role::AdapterB,
+       {config.fc_rows(), fc},
+       Cut::None,
+       [](B& b) { return &b.adapters.fc.b; }},
+      {"mlp.c_proj.lora_A.weight",
+       "mlp.down_proj.lora_A.weight",
+       Role::AdapterA,
+       {r, F},
+       Cut::None,
+       [](B& b) { return &b.adapters.mlp_proj.a; }},
+      {"mlp.c_proj.lora_B.weight",
+       "mlp.down_proj.lora_B.weight",
+       Role::AdapterB,
+       {C, r},
+       Cut::None,
+       [](B& b) { return &b.adapters.mlp_proj.b; }},
+  };
+}
+
 // Ranks share groups of heads (rows of qkv) and channels of the MLP (rows of fc). The projections
 // read what comes out of these by columns. Megatron-LM, arXiv 1909.08053.
 BlockTable block_table(const GptConfig& config) {
+  if (config.adapter_rank > 0) return adapter_table(config);
   const int64_t C = config.channels, F = config.inner();
   const int64_t qkv = config.qkv_rows(), fc = config.fc_rows();
   const int64_t E = config.experts.count, expert_F = config.expert_inner();
@@ -175,6 +236,7 @@ BlockTable block_table(const GptConfig& config) {
 }
 
 ModelTable head_table(const GptConfig& config) {
+  if (config.adapter_rank > 0) return {};
   const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
   using G = GptTensors;
   ModelTable rows = norm_table(config);
@@ -196,8 +258,9 @@ ModelTable tied_table(const GptConfig& config) {
 }
 
 std::string block_prefix(const GptConfig& config, int64_t l) {
-  return has_llama_names(config) ? fmt::format("model.layers.{}.", l)
-                                 : fmt::format("transformer.h.{}.", l);
+  const char* peft = config.adapter_rank > 0 ? "base_model.model." : "";
+  return has_llama_names(config) ? fmt::format("{}model.layers.{}.", peft, l)
+                                 : fmt::format("{}transformer.h.{}.", peft, l);
 }
 
 }  // namespace ladder

@@ -32,7 +32,10 @@ const std::vector<Branch>& branches() {
       {"32_optimizers",
        {"--optimizer lion", "--optimizer adamw8bit", "--optimizer adafactor", "--optimizer muon",
         "--muon-lr", "--muon-momentum", "--adjust-lr", "--newton-schulz"}},
-      {"34_scaling", {"--mup", "--coordinates"}}};
+      {"34_scaling", {"--mup", "--coordinates"}},
+      {"36_finetune",
+       {"--base", "--template", "--learn", "--lora-rank", "--lora-alpha", "--lora-rslora",
+        "--save-merged"}}};
   return all;
 }
 

@@ -39,6 +39,7 @@ void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
 void RunOptions::check_size(int64_t all_ranks) const { check_products(gpt(), batch, all_ranks); }
 
 GptConfig RunOptions::gpt() const {
+  if (found) return *found;
   GptConfig config = preset(model);
   if (config.has_experts() && !takes_experts)
     throw UserError(

@@ -38,7 +38,8 @@ std::map<std::string, std::string> texts_of(const TrainingState& state) {
   for (const char* key : {"bos_token_id", "eos_token_id"})
     if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
   std::map<std::string, std::string> texts = state.tokenizer;
-  texts[kConfigFile] = config.dump(2) + "\n";
+  for (const auto& [name, text] : state.texts) texts[name] = text;
+  if (state.gpt.adapter_rank == 0) texts[kConfigFile] = config.dump(2) + "\n";
   return texts;
 }
 
@@ -199,7 +200,9 @@ SafetensorsPlan plan_optimizer(const TrainingState& state) {
 }
 
 SmallStates::SmallStates(const TrainingState& state, int64_t steps)
-    : manifest_(manifest_of(state, steps)), texts_(texts_of(state)) {}
+    : weights_file_(state.weights_file()),
+      manifest_(manifest_of(state, steps)),
+      texts_(texts_of(state)) {}
 
 std::string SmallStates::not_finite() const {
   for (const auto& [name, value] : manifest_.state.items())
@@ -210,7 +213,7 @@ std::string SmallStates::not_finite() const {
 void SmallStates::commit(Generation& generation, const FileSum& weights, const FileSum& optimizer) {
   for (const auto& [name, text] : texts_)
     write_file(generation.file(name.c_str()), "checkpoint", text);
-  manifest_.files = {{kWeightsFile, weights}, {kOptimizerFile, optimizer}};
+  manifest_.files = {{weights_file_, weights}, {kOptimizerFile, optimizer}};
   manifest_.write(generation.path());  // the last file: what has it is whole
   generation.publish();
   generation.drop_links();
@@ -224,7 +227,7 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   std::optional<SafetensorsWriter> weights, optimizer;
   if (first) {
     generation.emplace(*dir, steps);
-    weights.emplace(generation->file(kWeightsFile), plan_weights(state.layout));
+    weights.emplace(generation->file(state.weights_file()), plan_weights(state.layout));
     optimizer.emplace(generation->file(kOptimizerFile), plan_optimizer(state));
   }
   const ParamLayout whole = state.layout.whole();

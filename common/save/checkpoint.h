@@ -36,6 +36,7 @@ class SmallStates {
   void commit(Generation& generation, const FileSum& weights, const FileSum& optimizer);
 
  private:
+  const char* weights_file_;
   Manifest manifest_;
   std::map<std::string, std::string> texts_;  ///< other files: name -> content
 };

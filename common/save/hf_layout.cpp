@@ -1,12 +1,45 @@
 #include "common/save/hf_layout.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace ladder {
 namespace {
 
-bool is_qkv(const ParamSpec& spec) { return spec.role == Role::Qkv || spec.role == Role::QkvBias; }
+bool is_qkv(const ParamSpec& spec) {
+  return spec.role == Role::Qkv || spec.role == Role::QkvBias || spec.role == Role::AdapterQkvB;
+}
 
 bool is_llama(const GptConfig& config) {
   return family(config) == Family::Llama || family(config) == Family::Mixtral;
+}
+
+bool is_adapter_b(const ParamSpec& spec) {
+  return spec.role == Role::AdapterB || spec.role == Role::AdapterQkvB ||
+         spec.role == Role::AdapterGateUpB;
+}
+
+/// Which of our layers are several of theirs, and the rows of each.
+std::vector<std::pair<const char*, int64_t>> parts_of(const ParamSpec& spec,
+                                                      const GptConfig& config) {
+  const int64_t kv = config.groups() * config.head_size(), F = config.inner();
+  if (spec.name.find(".qkv_proj.") != spec.name.npos)
+    return {{"q_proj", config.channels}, {"k_proj", kv}, {"v_proj", kv}};
+  return {{"gate_proj", F}, {"up_proj", F}};
+}
+
+/// The tensors of an adapter. peft keeps both as torch.nn.Linear does, for GPT-2, too.
+std::vector<HfTensor> adapter_tensors(const ParamSpec& spec, const GptConfig& config) {
+  const int64_t r = config.adapter_rank, stacked = spec.shape.dims[is_adapter_b(spec) ? 1 : 0] / r;
+  if (stacked == 1) return {{spec.name, spec.shape}};
+  std::vector<HfTensor> all;
+  for (const auto& [part, rows] : parts_of(spec, config)) {
+    const std::string ours = stacked == 3 ? "qkv_proj" : "gate_up_proj";
+    std::string name = spec.name;
+    name.replace(name.find(ours), ours.size(), part);
+    all.push_back({name, is_adapter_b(spec) ? Shape{rows, r} : Shape{r, spec.shape.dims[1]}});
+  }
+  return all;
 }
 
 // Row ((r + 2) g + j) HS + d of ours is channel d of group g: of query j if j < r, of the key if j
@@ -20,9 +53,21 @@ HfRow qkv_row(const GptConfig& config, int64_t row) {
   return {0, j * config.channels + g * HS + d};  // r is 1
 }
 
+/// The columns of B that belong to the layer that its row is of.
+template <class F>
+void for_each_of_b(const ParamSpec& spec, const GptConfig& config, F f) {
+  const int64_t r = config.adapter_rank;
+  for (int64_t row = 0; row < spec.rows; ++row) {
+    const HfRow theirs = hf_row(spec, config, row);
+    const int64_t first = row * spec.shape.dims[1] + static_cast<int64_t>(theirs.tensor) * r;
+    for (int64_t k = 0; k < r; ++k) f(first + k, theirs.tensor, theirs.row * r + k);
+  }
+}
+
 // Calls f(index in ours, tensor of theirs, index in theirs) for every element that is no padding.
 template <class F>
 void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
+  if (is_adapter_b(spec)) return for_each_of_b(spec, config, f);
   const bool conv1d = is_transposed(spec, config);
   const int64_t K = spec.is_matrix() ? spec.shape.dims[1] : 1;
   const int64_t stride_row = conv1d ? 1 : K, stride_k = conv1d ? spec.rows : 1;
@@ -44,6 +89,7 @@ std::string renamed(const std::string& name, const std::string& part) {
 
 std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config) {
   if (!spec.is_matrix()) return {{spec.name, {spec.rows}}};
+  if (config.adapter_rank > 0) return adapter_tensors(spec, config);
   const int64_t K = spec.shape.dims[1];
   const auto part = [&](const char* name, int64_t rows) {
     return HfTensor{renamed(spec.name, name), {rows, K}};
@@ -66,8 +112,12 @@ bool is_transposed(const ParamSpec& spec, const GptConfig& config) {
 
 HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
   if (family(config) == Family::Mixture) return {0, row};
+  if (spec.role == Role::AdapterA) {
+    const int64_t r = config.adapter_rank;
+    return {static_cast<size_t>(row / r), row % r};
+  }
   if (is_qkv(spec)) return qkv_row(config, row);
-  if (spec.role == Role::GateUp) return {static_cast<size_t>(row % 2), row / 2};
+  if (spec.role == Role::GateUp || spec.role == Role::AdapterGateUpB) return {static_cast<size_t>(row % 2), row / 2};
   return {0, row};
 }
 
@@ -82,6 +132,7 @@ void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec,
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,
              const GptConfig& config) {
   float* out = ours.data<float>();
+  if (is_adapter_b(spec)) std::fill_n(out, ours.size(), 0.0f);
   for_each_element(spec, config, [&](int64_t i, size_t which, int64_t j) {
     out[i] = hf[which].data<float>()[j];
   });

@@ -234,6 +234,10 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
   for (const ParamSpec& spec : layout.specs())
     for (const HfTensor& hf : hf_tensors(spec, config))
       if (hf.name != kHead) found[hf.name] = names.take(hf.name, hf.shape);
+  if (config.adapter_rank > 0) {
+    names.refuse_others();
+    return found;
+  }
   const ParamSpec& first = layout.specs().front();
   CHECK(first.role == Role::Embedding, "{}", first.name);
   const Shape shape = hf_tensors(first, config).front().shape;
@@ -286,6 +290,10 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
         "--load {}: a mixture of the parts of several models is no model of transformers; legal is "
         "a checkpoint of Ladder",
         path);
+  if (config.adapter_rank > 0) {
+    const SafetensorsReader file((fs::path(path) / kAdapterFile).string());
+    return copy_weights(ctx, params, find_weights({&file, 1}, config), config, layout);
+  }
   const HfFiles files = open_hf_files(path);
   const Head head = check_config(files.config, config);
   const FoundWeights found = find_weights(files.weights, config, head);

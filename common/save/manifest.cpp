@@ -85,6 +85,7 @@ json Manifest::sizes_of(const GptConfig& config) {
                 {"positions", config.positions},
                 {"vocab", config.vocab}};
   if (config.tied_head) sizes["tied_head"] = true;
+  if (config.adapter_rank > 0) sizes["adapter_rank"] = config.adapter_rank;
   // Sizes that are as in GPT-2 are left out.
   if (config.groups() != config.heads) sizes["kv_heads"] = config.groups();
   if (config.expert_inner() != 4 * config.channels) sizes["hidden"] = config.expert_inner();

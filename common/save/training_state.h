@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/hf/file_names.h"
 #include "common/model/layout.h"
 
 namespace ladder {
@@ -45,6 +46,9 @@ NamedState named_state(std::string name, T& object) {
 }
 
 struct TrainingState {
+  /// The file of the weights.
+  const char* weights_file() const { return gpt.adapter_rank > 0 ? kAdapterFile : kWeightsFile; }
+
   const GptConfig& gpt;
   const ParamLayout& layout;  ///< of `params` and the optimizer's tensors: a shard or all of them
   Flat params;                ///< F32
@@ -53,6 +57,7 @@ struct TrainingState {
   /// Files of the tokenizer, name -> text, and the token that ends a text, for config.json.
   std::map<std::string, std::string> tokenizer = {};
   std::optional<int64_t> end_of_text = {};
+  std::map<std::string, std::string> texts = {};  ///< further files, name -> text
   Comm* comm = nullptr;  ///< the ranks that save and load together; null: only this rank
 };
 

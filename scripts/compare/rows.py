@@ -98,6 +98,8 @@ def rows(ranks, backend="cpu", model="small"):
             "lines of the text, which is no stream"),
         Row("27", "27_data_order", "documents over ranks", f"{n} --documents --end-of-text 10",
             "lines of the text, which is no stream"),
+        Row("36", "36_finetune", "documents, without sources", f"{n} --documents --end-of-text 10",
+            "lines of the text, which is no stream"),
         Row("18", "18_offload", "ZeRO-3, inputs in a file",
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", *block, "another model"),

@@ -94,6 +94,7 @@ constexpr Exchange kExchanges[] = {{"14_stability", "04_clipping", "spike_guard"
                                    {"22_expert_parallel", "09_zero2", "router_bias"},
                                    {"26_packing", "06_checkpointing", "documents"},
                                    {"27_data_order", "07_ddp", "documents"},
+                                   {"36_finetune", "07_ddp", "documents"},
                                    {"29_monitor", "08_zero1", "batches, detectors, spike_guard"},
                                    {"32_optimizers", "08_zero1", ""}};
 

@@ -1,0 +1,370 @@
+// 36_finetune: a model learns to answer. Its rows are chats of which only the answers are learned,
+// and with --lora-rank only adapters beside its weights learn.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/26_packing/bundles.h"
+#include "chapters/26_packing/packed_text.h"
+#include "chapters/27_data_order/ordered_text.h"
+#include "chapters/36_finetune/base.h"
+#include "chapters/36_finetune/lora.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/run.h"
+#include "common/run/run_main.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  DdpOptions ddp;
+  PackOptions packing;
+  BaseOptions base;
+  LoraOptions lora;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  FinetuneFlags finetune(o.base, o.lora, o.packing, o.run);
+  CommandLine("36_finetune: answers are learned, by all weights or by adapters")
+      .read(argc, argv, finetune, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip,
+            o.precision, o.loss_scale, o.recompute, o.ddp, o.packing);
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// Every rank holds the whole model, and the activations of a micro-batch of bundles of its share.
+struct Layout {
+  const Options& o;
+
+  // In this order: members use those above.
+  GptConfig gpt = o.run.gpt();
+  GptConfig learned = o.lora.learned(gpt);  ///< adapters, or the whole model
+  ParamLayout params{learned};              ///< what has gradients and states
+  int64_t batch = o.run.batch;              ///< B, bundles of a step
+  int64_t tokens = batch * gpt.seq_len;     ///< of a step, if its rows were full
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t N = o.run.ranks;                                       ///< ranks
+  int64_t share = o.ddp.share(batch, N);                         ///< bundles of a step on one rank
+  int64_t micro = o.accumulate.micro(share);                     ///< MBS, bundles of a micro-batch
+  int64_t rows = micro * o.packing.rows(gpt.seq_len);            ///< of a micro-batch at most
+  int64_t GA = share / micro;                                    ///< micro-batches of a step
+  int64_t turns = turns_of_bundle(o.packing.most(gpt.seq_len));  ///< losses of a bundle
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  ActivationPlan acts = recompute.plan(o.precision.plan());
+
+  explicit Layout(const Options& o_) : o(o_) {}
+  /// Which bundles of a step a rank has.
+  std::vector<int64_t> bundles(int64_t rank) const {
+    return numbers_in({rank * share, (rank + 1) * share});
+  }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+  Comm& comm;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
+  Frozen frozen{arena, layout.gpt, o.lora, o.precision};
+  // Flat buffers: the weights that the optimizer updates, and those that the model reads.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = frozen.with(layout.params, weights.compute);  // the latter, seen as a model
+  Lora lora{arena, o.lora, layout.gpt, layout.rows, o.precision.dtype()};
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, Ddp::largest_message(layout.params, o.ddp));
+  Ddp ddp{comm_stream, layout.params, o.ddp};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  LossScaler scaler{o.loss_scale, o.precision};
+  // This rank's share, and a loss for each turn of all ranks.
+  BundleBatch batch{arena, o.packing, layout.share, layout.micro, layout.gpt.seq_len};
+  Tensor losses =
+      arena.shared(Mem::Activation, "all_losses", Dtype::F32, {layout.batch * layout.turns});
+  RowCursor place{o.packing, layout.gpt.seq_len};
+  PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
+  Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
+  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+};
+
+/// The bytes that Memory will take, by the formulas of the README.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), rows = layout.rows;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token, its target and its position: 12 bytes. A loss and two borders: 12.
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, rows, layout.acts) +
+                           BundleBatch::bytes(o.packing, layout.share, layout.gpt.seq_len) +
+                           4 * layout.batch * layout.turns;
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, rows, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
+  Frozen::add_bytes(bytes, layout.gpt, o.lora, o.precision);
+  bytes[Mem::Workspace] += Lora::bytes(o.lora, layout.gpt, rows, o.precision.dtype());
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.learned,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
+                  named_state(kDocumentsState, m.place)},
+          .texts = further_files(m.o.base, m.o.lora, m.o.run, layout.gpt),
+          .comm = &m.comm};
+}
+
+/// Weights of --base, initial ones of rank 0, or those of a checkpoint. Returns the first step to
+/// take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  m.frozen.load(m.ctx, o.base.base);
+  // A checkpoint also has the step and the optimizer's states, which every rank needs.
+  if (m.comm.rank() == 0 || !o.run.load.empty())
+    step = load_or_begin(m.ctx, o.run, o.base.base, training_state(layout, m));
+  m.comm.broadcast(m.weights.master, 0);
+  m.weights.refresh(m.ctx);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Forward of block l, which reads a.stream(l).
+void forward_block(Memory& m, const Activations& a, int64_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  m.lora.attn_forward(ctx, a.product, s.attn, s.norm1, p);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  m.lora.mlp_forward(ctx, a.product, s.mlp, s.norm2, p);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
+}
+
+/// From `tokens` (R,T) to the last norm. What backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const auto L = std::ssize(m.w.blocks);
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
+  for (int64_t l = 0; l < L; ++l) {
+    // If recomputation lets blocks share memory, block l overwrites what forward has kept of block
+    // l - Recompute::sets().
+    forward_block(m, a, l);
+  }
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+// A parameter that does not learn has no gradient: its tensor in `dw` is null.
+
+/// The head, forward and backward: losses of `targets` (R,T), one for each turn, the gradient of
+/// its input into d.branch, and that of its weights.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  if (dw.head_w) head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
+}
+
+/// Before backward of block l: computes again what forward has dropped of it and of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
+  const Range segment = recompute.segment_before(l);
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
+}
+
+/// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
+/// as in chapter 04. Only after the last micro-step the sum goes to the other ranks (PyTorch's
+/// no_sync() in all others).
+void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
+  m.grads.join(m.ctx, k, GA, s);
+  if (k + 1 == GA) m.ddp.section_done(m.grads.sum(), s);
+}
+
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. They go to
+/// the other ranks section by section.
+void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Activations& a,
+              const ActGrads& d, Tensor tokens) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const GptTensors& dw = m.grads.view();
+  const Into into = m.grads.into();
+  const auto L = std::ssize(w.blocks);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  if (dw.norm.w) norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  section_done(m, L + 1, k, GA);  // the head's section; block l has l + 1, the embedding 0
+
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
+  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  for (int64_t l = L; l-- > 0;) {  // the last block first
+    recompute_segment(m, a, layout.recompute, l);
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    m.lora.mlp_backward(ctx, d.branch, g, d.mlp, d.stream, s.norm2, s.mlp, p, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    if (g.norm2.w) norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
+    residual_backward_input(ctx, d.stream, d.norm);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    m.lora.attn_backward(ctx, d.branch, g, d.attn, d.stream, s.norm1, s.attn, p, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    if (g.norm1.w) norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
+    section_done(m, l + 1, k, GA);
+  }
+  if (dw.embed.wte) embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  section_done(m, 0, k, GA);
+}
+
+/// One batch: loss, gradients of this rank's share, their sum over ranks, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedText& text, Log& log,
+                      int64_t step) {
+  const int64_t MBS = layout.micro, GA = layout.GA;
+  m.flops = {};
+  m.comm_stream.begin_step();
+  text.draw(m.batch, m.place, o.run.seed, step, layout.bundles(m.comm.rank()), layout.batch);
+  m.last = m.batch.counts();
+  m.packed += m.last;
+  const int64_t targets = sum_over(m.comm, count_targets(m.batch.rows()));
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Bundles part = m.batch.slice(k * MBS, MBS);
+    const Activations acts = m.acts.first(part.row_count());
+    const ActGrads dacts = m.dacts.first(part.row_count());
+    // From here on every kernel takes a document for a sequence.
+    m.ctx.documents = part.documents;
+    m.grads.begin(k);
+    forward(m, acts, part.rows.tokens);
+    head(m, m.grads.view(), acts, dacts, part.losses, part.rows.targets, layout.gpt.vocab, scale,
+         m.grads.into());
+    backward(m, layout, k, GA, acts, dacts, part.rows.tokens);
+    m.grads.close(k, GA);
+  }
+  m.ctx.documents = {};
+  m.ddp.wait(m.ctx, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
+  keep_stacks_apart(m.ctx, grads, layout.params);
+  m.comm.all_gather(m.losses, m.batch.losses());  // the mean is a sum over all turns, in order
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.end_step(loss, norm);
+  if (bad.empty()) {
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+  } else {
+    log.skipped(step, bad);
+  }
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = targets};
+}
+
+/// Mean loss of the answers in held-out chats, shared among ranks.
+float validate(const Layout& layout, Memory& m, const PackedText& text) {
+  BundleValidation v(m.ctx, text, m.batch, layout.micro, m.losses, &m.comm);
+  while (v.next()) {
+    const Bundles& part = v.bundles();
+    const Activations acts = m.acts.first(part.row_count());
+    m.ctx.documents = part.documents;
+    forward(m, acts, part.rows.tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, part.losses, acts.logits, part.rows.targets, layout.gpt.vocab);
+  }
+  m.ctx.documents = {};
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, PackedText& text, Run& run) {
+  for (int64_t step = start(o, layout, m); run.goes_on(step); ++step) {
+    run.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, run.log, step);
+    run.end_step(record);
+    if (run.tracing()) run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
+    if (run.eval_due(step)) run.log.eval(step, validate(layout, m, text));
+    if (run.save_due(step)) run.saver.save(training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();  // under mpirun the processes are the ranks
+  const Layout layout(o);
+  const RunPlan plan{.chapter = "36_finetune",
+                     .gpt = layout.gpt,
+                     .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
+                     .predicted = predict(o, layout)};
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
+  PackedText text(o.run.text(layout.gpt), o.packing);
+  Memory m{o, layout, comm};
+  Run run(o.run, plan, m.arena, m.ctx, &comm);
+  run.log.count_targets_with(text.targets());
+  m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
+  train(o, layout, m, text, run);
+  m.scaler.report(run.log.extra());
+  o.base.report(run.log);
+  report_packing(run.log, sum_over(comm, m.packed), layout.gpt.seq_len);
+  report_recompute(run.log, m.flops, layout.recompute.extra_flops(layout.gpt, m.last.rows));
+  report_traffic(run.log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
+  run.finish(validate(layout, m, text));
+  if (!o.base.merged.empty() && comm.rank() == 0)
+    m.frozen.save_merged(m.ctx, o.base, o.lora.scale(), run.saver.all_of(training_state(layout, m)),
+                         run.log.last_step() + 1);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
+  });
+}

@@ -1,0 +1,124 @@
+// 36_finetune: with all targets it is 27; masks and adapters have the same bits on every layout; an
+// adapter begins with the loss of its base, and its merged model ends with its loss.
+#include "chapters/36_finetune/chat.h"
+#include "common/tokens/token_file.h"
+#include "tests/36_finetune/chats.h"
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+class Finetune : public SameTrace {
+ protected:
+  Finetune() {
+    write("chats.jsonl", some_chats(60));
+    TokenWriter writer(path("chats.bin").string(), TokenFile::Megatron, TokenKind::Uint16);
+    for (int i = 0; i < 60; ++i) {
+      std::vector<uint32_t> ids;
+      for (const char c : bytes_of(chat_at(i))) ids.push_back(static_cast<unsigned char>(c));
+      ids.resize(std::min<size_t>(ids.size(), 65));
+      writer.write(ids);
+      writer.end_document();
+    }
+    writer.commit();
+  }
+  void save_base(const std::string& model) const {
+    train("06_checkpointing", model + " --layers 2 --steps 2 --save base");
+  }
+  Trace tuned(const std::string& flags, Range range = {0, kSteps}) const {
+    return trace("36_finetune", kChats + flags, range);
+  }
+
+  // The model of small_run() is not wanted: --base has one.
+  const std::string kRows = "--pack-window 8 --batch 4 ",
+                    kChats = "--model tiny --data chats.jsonl --base base " + kRows;
+};
+
+TEST_F(Finetune, WithAllTargetsIsChapter27) {
+  for (const std::string model : {"--model tiny --layers 2 ", "--model llama-tiny --layers 2 "}) {
+    const Trace all = trace("36_finetune", model + "--data chats.jsonl --learn all " + kRows);
+    EXPECT_TRUE(
+        same_trace(all, trace("27_data_order", model +
+                                                   "--data chats.bin --tokens uint16 --documents "
+                                                   "--chunk-length 64 --ranks 2 " +
+                                                   kRows)));
+    EXPECT_TRUE(different_trace(all, trace("36_finetune", model + "--data chats.jsonl " + kRows)));
+  }
+}
+
+TEST_F(Finetune, AnyLayoutHasTheSameBits) {
+  for (const std::string model : {"--model tiny", "--model llama-tiny"}) {
+    save_base(model);
+    for (const std::string what : {"", "--lora-rank 3 --lora-alpha 6 "}) {
+      const Trace one = tuned(what);
+      for (const char* layout :
+           {"--ranks 2 --threads 2", "--ranks 4 --unpacked", "--micro-batch 1 --recompute full",
+            "--unpacked --micro-batch 2 --ranks 2 --bucket-mb 0", "--ranks 4 --ddp naive"})
+        EXPECT_TRUE(same_trace(one, tuned(what + layout))) << model << what << layout;
+      const Trace first = tuned(what + "--ranks 2 --save half", {0, kHalf});
+      const Trace rest = tuned(what + "--unpacked --load half", {kHalf, kSteps});
+      EXPECT_TRUE(same_trace(one, joined(first, rest))) << model << what;
+    }
+  }
+}
+
+TEST_F(Finetune, AnAdapterBeginsWithTheLossOfItsBase) {
+  for (const std::string model : {"--model tiny", "--model llama-tiny"}) {
+    save_base(model);
+    const Trace full = tuned(""), lora = tuned("--lora-rank 4"), other = tuned("--lora-rank 2");
+    EXPECT_EQ(lora.steps[0].loss, full.steps[0].loss);
+    EXPECT_NE(lora.steps[0].grad_norm, full.steps[0].grad_norm);
+    EXPECT_TRUE(different_trace(lora, other));
+    EXPECT_TRUE(different_trace(lora, tuned("--lora-rank 4 --lora-alpha 8")));
+    EXPECT_TRUE(same_trace(tuned("--lora-rank 4 --lora-alpha 8"),
+                           tuned("--lora-rank 4 --lora-alpha 4 --lora-rslora")));
+  }
+}
+
+// Its loss is that of base and adapter, but for one rounding of each weight.
+TEST_F(Finetune, AMergedModelHasTheLossOfItsAdapter) {
+  for (const std::string model : {"--model tiny", "--model llama-tiny"}) {
+    save_base(model);
+    const auto loss = [&](const std::string& flags) {
+      return report("36_finetune", "--model tiny --data chats.jsonl " + kRows + flags)["val_loss"]
+          .get<double>();
+    };
+    std::filesystem::remove_all(path("merged"));
+    const double adapted = loss(
+        "--base base --lora-rank 4 --lora-alpha 32 --lr 0.01 --steps 8 --save adapter "
+        "--save-merged "
+        "merged");
+    const double merged = loss("--base merged --steps 0"), base = loss("--base base --steps 0");
+    EXPECT_NEAR(merged, adapted, 1e-5 * adapted) << model;
+    EXPECT_GT(std::abs(base - adapted), 1e-3);
+    // An adapter without the flags of its run: the folder says them.
+    EXPECT_EQ(loss("--base base --load adapter --steps 8"), adapted);
+    EXPECT_TRUE(std::filesystem::exists(path("adapter/adapter_model.safetensors")));
+    EXPECT_FALSE(std::filesystem::exists(path("adapter/config.json")));
+  }
+}
+
+TEST_F(Finetune, RefusesWhatDoesNotFit) {
+  save_base("--model tiny");
+  const auto refused = [&](const std::string& flags, const std::string& says) {
+    const Ended ended = run("36_finetune", small_run("--model tiny " + flags));
+    EXPECT_EQ(ended.status, 2) << flags;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
+  };
+  refused(kChats + "--layers 2", "--layers with --base, which says what the model is");
+  refused("--data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
+  refused(kChats + "--lora-alpha 2", "--lora-alpha needs --lora-rank");
+  refused(kChats + "--lora-rank -1", "--lora-rank must be from 0 to");
+  refused(kChats + "--end-of-text 10", "--end-of-text with chats");
+  refused(kChats + "--seq-len 12", "of its 60 chats have a target within 13 tokens");
+  refused("--base gone --data chats.jsonl", "--base gone: no such directory");
+  train("36_finetune", kChats + "--lora-rank 4 --steps 1 --save adapter");
+  refused(kChats + "--lora-rank 2 --load adapter",
+          "r 4, lora_alpha 4, use_rslora false; legal are");
+  refused("--base adapter --data chats.jsonl", "--base adapter: ");
+  write("chats.jsonl", some_chats(12) + "{}\n");
+  refused(kChats, "chats.jsonl: line 13: legal is {\"messages\"");
+}
+
+}  // namespace
+}  // namespace ladder::test

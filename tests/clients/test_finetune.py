@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Chapter 36 beside PyTorch in double, and its folders in peft and transformers.
+
+    test_finetune.py --build build/cpu              skipped (status 77) unless installed
+    test_finetune.py --build build/cpu --install    installs them in build/clients first
+
+A GPT-2 of bytes is trained a little, and then tuned on chats, all weights or adapters. The same is done in
+double: the model is written out below, chat by chat, without rows. FP32 rounds n times on the longest way, each
+time by at most eps: losses may differ by 4 sqrt(n) eps, as in test_transformers.py, and ten times that after
+some updates. Mistakes that people made must be seen.
+"""
+
+import json
+import math
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from environment import run_inside
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+WANTED = ["torch>=2.4", "numpy", "transformers>=5,<6", "peft>=0.17"]
+EPS = 2.0**-24
+L, C, NH, T, V, STEPS, BATCH, LR, R, ALPHA = 2, 128, 4, 64, 256, 6, 4, 5e-3, 4, 16
+END = 0xFF
+LAYERS = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
+TOLERANCE = 10 * 4 * math.sqrt(L * (4 * C + T + C + C + 4 * C) + 2 * C + V) * EPS
+
+
+def chats(count):
+    for i in range(count):
+        question, answer = chr(97 + i % 23) * (1 + 7 * i % 9), chr(98 + 3 * i % 22) * (1 + 5 * i % 6)
+        yield [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def spelled(chat):
+    """Tokens, and which are learned as targets."""
+    tokens, learned = [], []
+    for message in chat:
+        answer = message["role"] == "assistant"
+        for part, learn in ((f"{message['role']}:\n".encode(), False), (message["content"].encode() + b"\xff", answer)):
+            tokens += part
+            learned += [learn] * len(part)
+    return tokens, learned
+
+
+def read_safetensors(path):
+    import numpy
+    import torch
+    data = Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + size])
+    found = {}
+    for name, entry in head.items():
+        if name != "__metadata__":
+            begin, end = (8 + size + at for at in entry["data_offsets"])
+            found[name] = torch.from_numpy(numpy.frombuffer(data[begin:end], numpy.float32).reshape(entry["shape"]).copy()).double()
+    return found
+
+
+def forward(w, tokens, adapters, scale):
+    """Logits (n,V) of one chat; linear layers are stored (in,out)."""
+    import torch
+    import torch.nn.functional as F
+
+    def linear(x, name):
+        y = x @ w[name + ".weight"] + w[name + ".bias"]
+        if adapters:
+            a, b = (adapters[f"base_model.model.{name}.lora_{side}.weight"] for side in "AB")
+            y = y + scale * (x @ a.T) @ b.T
+        return y
+
+    def norm(x, name):
+        return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
+
+    n = len(tokens)
+    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][:n]
+    later = torch.ones(n, n, dtype=torch.bool).triu(1)
+    for l in range(L):
+        h = f"transformer.h.{l}."
+        qkv = linear(norm(x, h + "ln_1"), h + "attn.c_attn").view(n, 3, NH, C // NH).permute(1, 2, 0, 3)
+        score = (qkv[0] @ qkv[1].transpose(-1, -2) / math.sqrt(C // NH)).masked_fill(later, -math.inf)
+        x = x + linear((score.softmax(-1) @ qkv[2]).transpose(0, 1).reshape(n, C), h + "attn.c_proj")
+        x = x + linear(F.gelu(linear(norm(x, h + "ln_2"), h + "mlp.c_fc"), approximate="tanh"), h + "mlp.c_proj")
+    return norm(x, "transformer.ln_f") @ w["lm_head.weight"].T
+
+
+def first_adapters():
+    """As the program draws them, rounded to FP32."""
+    import golden
+    import numpy
+    import torch
+    adapters = {}
+    for l in range(L):
+        for layer in LAYERS:
+            K = 4 * C if layer == "mlp.c_proj" else C
+            N = {"attn.c_attn": 3 * C, "mlp.c_fc": 4 * C}.get(layer, C)
+            name = f"base_model.model.transformer.h.{l}.{layer}.lora_"
+            word, _ = golden.random_bits(1, name + "A.weight", numpy.arange(R * K))
+            unit = (word >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
+            value = ((2 * unit - 1) / math.sqrt(K)).astype(numpy.float32)
+            adapters[name + "A.weight"] = torch.from_numpy(value.astype(numpy.float64)).view(R, K)
+            adapters[name + "B.weight"] = torch.zeros(N, R, dtype=torch.float64)
+    return adapters
+
+
+def train(weights, adapters, mistake=""):
+    """The losses of STEPS steps of AdamW, in double. `weights` and `adapters` change."""
+    import torch
+    import torch.nn.functional as F
+    learned = list((adapters or weights).values())
+    if mistake == "gradient to W":
+        learned += list(weights.values())
+    for value in learned:
+        value.requires_grad_()
+    scale = 1 if mistake == "alpha forgotten" else ALPHA / R
+    optimizer = torch.optim.AdamW(learned, LR, (0.9, 0.95), 1e-8, 0.0)
+    losses, all_chats = [], [spelled(chat) for chat in chats(BATCH * STEPS)]
+    for step in range(STEPS):
+        sums, counts = [], []
+        for tokens, mask in all_chats[BATCH * step:BATCH * (step + 1)]:
+            tokens = torch.tensor(tokens)
+            mask = torch.tensor(mask[1:])
+            if mistake == "end masked":
+                mask = mask & (tokens[1:] != END)
+            if mistake == "mask shifted":
+                mask = torch.cat([mask[1:], mask[:1]])
+            all_losses = F.cross_entropy(forward(weights, tokens[:-1], adapters, scale), tokens[1:], reduction="none")
+            sums.append(all_losses[mask].sum())
+            counts.append(int(mask.sum()))
+        mean = sum(sums) / sum(counts)
+        if mistake == "mean of means":
+            mean = sum(one / count for one, count in zip(sums, counts)) / BATCH
+        losses.append(mean.item())
+        optimizer.zero_grad()
+        mean.backward()
+        optimizer.step()
+    return losses
+
+
+class Finetune(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.here = Path(cls.folder.name)
+        lines = "".join(json.dumps({"messages": chat}) + "\n" for chat in chats(BATCH * STEPS * 2))
+        (cls.here / "chats.jsonl").write_text(lines)
+        cls.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "tiny", "--layers", L,
+                 "--steps", 30, "--save", cls.here / "base")
+        cls.losses = {}
+        for name, flags in {"full": [], "lora": ["--lora-rank", R, "--lora-alpha", ALPHA,
+                                                 "--save-merged", cls.here / "merged"]}.items():
+            trace = cls.here / f"{name}.jsonl"
+            cls.call("ch36_finetune", "--base", cls.here / "base", "--data", cls.here / "chats.jsonl", "--row-documents", 1,
+                     "--pack", "greedy", "--batch", BATCH, "--steps", STEPS, "--lr", LR, "--weight-decay", 0,
+                     "--save", cls.here / name, "--trace", trace, *flags)
+            cls.losses[name] = [float.fromhex(json.loads(line)["loss"]) for line in trace.read_text().splitlines()]
+
+    @classmethod
+    def call(cls, program, *words):
+        done = subprocess.run([cls.programs / program, "--quiet", "--threads", "1", *map(str, words)],
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+
+    def theirs(self, name, mistake=""):
+        weights = read_safetensors(self.here / "base/model.safetensors")
+        return train(weights, first_adapters() if name == "lora" else None, mistake)
+
+    @staticmethod
+    def distance(losses, others):
+        import golden
+        return golden.deviation(losses, others)
+
+    def test_in_double(self):
+        for name, losses in self.losses.items():
+            found = self.distance(losses, self.theirs(name))
+            print(f"{name}: {found:.1e} of the loss, bound {TOLERANCE:.1e}")
+            self.assertLess(found, TOLERANCE)
+
+    def test_mistakes_are_far(self):
+        for name, mistakes in {"full": ["end masked", "mask shifted", "mean of means"],
+                               "lora": ["end masked", "alpha forgotten", "gradient to W"]}.items():
+            for mistake in mistakes:
+                found = self.distance(self.losses[name], self.theirs(name, mistake))
+                print(f"{name}, {mistake}: {found:.1e}")
+                self.assertGreater(found, 10 * TOLERANCE)
+
+    def loss_of(self, model):
+        """The mean loss of all chats in a model of transformers."""
+        import torch
+        import torch.nn.functional as F
+        total = count = 0
+        model = model.double().eval()
+        with torch.no_grad():
+            for tokens, mask in map(spelled, chats(BATCH * STEPS)):
+                tokens, mask = torch.tensor(tokens), torch.tensor(mask[1:])
+                losses = F.cross_entropy(model(tokens[None, :-1]).logits[0], tokens[1:], reduction="none")
+                total, count = total + losses[mask].sum().item(), count + int(mask.sum())
+        return total / count
+
+    def test_peft_opens_our_adapter_and_we_open_theirs(self):
+        from peft import PeftModel
+        from transformers import GPT2LMHeadModel
+        adapted = PeftModel.from_pretrained(GPT2LMHeadModel.from_pretrained(self.here / "base"), self.here / "lora")
+        own = self.loss_of(adapted)
+        merged = self.loss_of(GPT2LMHeadModel.from_pretrained(self.here / "merged"))
+        base = self.loss_of(GPT2LMHeadModel.from_pretrained(self.here / "base"))
+        print(f"peft: base {base:.6f}, adapter {own:.6f}, merged {merged:.6f}")
+        self.assertLess(abs(own - merged), TOLERANCE * own)
+        self.assertGreater(abs(own - base), 100 * TOLERANCE * own)
+        adapted.float().save_pretrained(self.here / "again")
+        reports = []
+        for name in ("lora", "again"):
+            report = self.here / f"{name}.json"
+            self.call("ch36_finetune", "--base", self.here / "base", "--data", self.here / "chats.jsonl", "--load",
+                      self.here / name, "--steps", STEPS if name == "lora" else 0, "--report", report)
+            reports.append(json.loads(report.read_text())["val_loss"])
+        self.assertEqual(*reports)
+
+
+if __name__ == "__main__":
+    run_inside(Finetune, "finetune", WANTED)
