@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +27,6 @@ struct BaseOptions {
   std::string base, merged;
   ChatOptions chat;
   ChatCounts counts = {};  ///< of --data, after check()
-  std::optional<Speller> speller = {};
   std::string jinja = {};  ///< empty: there is no tokenizer
 
   /// Prints what became of the chats, and puts it into --report.
@@ -117,9 +115,9 @@ class FinetuneFlags {
       throw UserError(
           "--base {}: a vocabulary of {}; legal is that of its tokenizer, or 256 without one",
           own_.base, gpt.vocab);
-    own_.speller.emplace(tokenizer, own_.chat.form);
-    if (tokenizer) own_.jinja = own_.speller->jinja();
-    run_.encoded = read_chats(run_.data, *own_.speller, own_.chat.learn, gpt.seq_len, own_.counts);
+    Speller speller(tokenizer, own_.chat.form);
+    if (tokenizer) own_.jinja = speller.jinja();
+    run_.encoded = read_chats(run_.data, speller, own_.chat.learn, gpt.seq_len, own_.counts);
     run_.format = {.width = run_.encoded->width};
     if (run_.encoded->ends.size() < 10)
       throw UserError(

@@ -37,8 +37,8 @@ class DocumentFile {
   Range document(int64_t i) const;
   /// tokens = those from `begin` on. A token t that is read but not learned becomes ~t, so that the
   /// mask travels with its token (chapter 36).
-  /// @throws UserError if the file has changed, cannot be read, or has a token that is not below the
-  /// vocabulary
+  /// @throws UserError if the file has changed, cannot be read, or has a token that is not below
+  /// the vocabulary
   void read(int64_t begin, std::span<int32_t> tokens) const;
   /// Counts the `targets` tokens that follow token `begin`, and their bytes.
   /// @throws UserError as read() does

@@ -44,8 +44,7 @@ void fill_normal(float* out, int64_t n, int64_t first, const Random& random, dou
 /// out[i] = element first + i of the tensor, uniform in +-most.
 void fill_uniform(float* out, int64_t n, int64_t first, const Random& random, double most) {
   for (int64_t i = 0; i < n; ++i)
-    out[i] =
-        static_cast<float>(most * (2 * random.uniform(static_cast<uint64_t>(first + i)) - 1));
+    out[i] = static_cast<float>(most * (2 * random.uniform(static_cast<uint64_t>(first + i)) - 1));
 }
 
 /// Calls use(spec, here, there, n) for pieces of the runs of some parameters. Threads of ctx take

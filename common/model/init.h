@@ -10,8 +10,8 @@ namespace ladder {
 
 /// Initial weights of GPT-2: matrices and embeddings N(0, 0.02^2), projections that end a branch
 /// N(0, 0.02^2 / (2 L)), gains 1, biases 0, padding 0. An element's value depends only on seed,
-/// tensor name and index in the tensor. Of adapters (chapter 36) A is uniform in +-1 / sqrt(K), and B
-/// is 0.
+/// tensor name and index in the tensor. Of adapters (chapter 36) A is uniform in +-1 / sqrt(K), and
+/// B is 0.
 /// @param flat F32
 void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
                  const GptConfig& config, uint64_t seed);

@@ -56,8 +56,8 @@ ModelTable embed_table(const GptConfig& config) {
   });
 }
 
-/// Adapters have the names that peft gives them. A LLaMA has three layers where we have qkv, and two
-/// where we have fc.
+/// Adapters have the names that peft gives them. A LLaMA has three layers where we have qkv, and
+/// two where we have fc.
 static BlockTable adapter_table(const GptConfig& config) {
   const int64_t C = config.channels, F = config.inner(), r = config.adapter_rank;
   const bool llama = family(config) == Family::Llama;

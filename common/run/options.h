@@ -55,7 +55,7 @@ struct RunOptions : Given {
   bool takes_experts = false;  ///< the program can train them; chapters 21 and 22 set it
   bool other_block = false;    ///< a lesson changes the block, and checks itself whether it fits
   std::optional<GptConfig> found;  ///< a lesson has read the model from a folder: no preset counts
-  bool plan_only = false;      ///< reads no text and takes no step
+  bool plan_only = false;          ///< reads no text and takes no step
 
   /// That of `tokenizer`, or of the directory `load`, after check(). null: there is none.
   std::shared_ptr<const RunTokenizer> text_tokenizer;

@@ -117,7 +117,8 @@ HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
     return {static_cast<size_t>(row / r), row % r};
   }
   if (is_qkv(spec)) return qkv_row(config, row);
-  if (spec.role == Role::GateUp || spec.role == Role::AdapterGateUpB) return {static_cast<size_t>(row % 2), row / 2};
+  if (spec.role == Role::GateUp || spec.role == Role::AdapterGateUpB)
+    return {static_cast<size_t>(row % 2), row / 2};
   return {0, row};
 }
 

@@ -42,7 +42,7 @@ std::map<std::string, FileSum> files_from(const json& manifest, bool before) {
             {kOptimizerFile, sum_from(manifest.at("optimizer"))}};
   std::map<std::string, FileSum> files;
   for (const auto& [name, sum] : manifest.at("files").items()) {
-    if (name != kOptimizerFile && !is_weights_file(name))
+    if (name != kOptimizerFile && name != kAdapterFile && !is_weights_file(name))
       throw UserError("it has a file {}", shown(json(name)));
     files[name] = sum_from(sum);
   }

@@ -30,8 +30,8 @@ class Adapters : public ::testing::TestWithParam<const char*> {
   ParamLayout layout_{learned()};
 };
 INSTANTIATE_TEST_SUITE_P(Models, Adapters, ::testing::Values("tiny", "llama-tiny"),
-                         [](const auto& info) {
-                           return std::string(info.param == std::string("tiny") ? "gpt" : "llama");
+                         [](const auto& one) {
+                           return std::string(one.param == std::string("tiny") ? "gpt" : "llama");
                          });
 
 // r (N + K) for each of their layers: what peft counts as trainable.

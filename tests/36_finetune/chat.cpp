@@ -127,7 +127,10 @@ TEST_F(ChatFile, TheMaskTravelsWithItsTokens) {
   const auto text = read(test::some_chats(40), kT);
   for (const bool unpacked : {false, true}) {
     Arena arena;
-    const PackOptions packing{.documents = true, .unpacked = unpacked, .window = 16};
+    PackOptions packing;
+    packing.documents = true;
+    packing.unpacked = unpacked;
+    packing.window = 16;
     PackedText packed(
         {.path = "chats", .format = {.width = 4}, .seq_len = kT, .vocab = 256, .encoded = text},
         packing);
@@ -144,7 +147,9 @@ TEST_F(ChatFile, TheMaskTravelsWithItsTokens) {
       // In these chats an answer has its own letter, and a question's end is not learned.
       EXPECT_TRUE(target == kIgnore || target == 0xFF || (target >= 'b' && target <= 'w'))
           << target;
-      if (token == ':') EXPECT_EQ(target, kIgnore);
+      if (token == ':') {
+        EXPECT_EQ(target, kIgnore);
+      }
     }
     EXPECT_GT(answers, 0);
     EXPECT_EQ(count_targets(all.rows), packed.targets().of_step(0, 0).targets);
