@@ -43,6 +43,11 @@ std::map<std::string, std::string> texts_of(const TrainingState& state) {
   return texts;
 }
 
+/// The file of the weights.
+const char* weights_file_of(const TrainingState& state) {
+  return state.gpt.adapter_rank > 0 ? kAdapterFile : kWeightsFile;
+}
+
 /// The manifest without the checksums of the files.
 Manifest manifest_of(const TrainingState& state, int64_t steps) {
   Manifest manifest{.model = Manifest::sizes_of(state.gpt), .state = {{"step", steps}}};
@@ -200,7 +205,7 @@ SafetensorsPlan plan_optimizer(const TrainingState& state) {
 }
 
 SmallStates::SmallStates(const TrainingState& state, int64_t steps)
-    : weights_file_(state.weights_file()),
+    : weights_file_(weights_file_of(state)),
       manifest_(manifest_of(state, steps)),
       texts_(texts_of(state)) {}
 
@@ -227,7 +232,7 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   std::optional<SafetensorsWriter> weights, optimizer;
   if (first) {
     generation.emplace(*dir, steps);
-    weights.emplace(generation->file(state.weights_file()), plan_weights(state.layout));
+    weights.emplace(generation->file(weights_file_of(state)), plan_weights(state.layout));
     optimizer.emplace(generation->file(kOptimizerFile), plan_optimizer(state));
   }
   const ParamLayout whole = state.layout.whole();

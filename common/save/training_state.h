@@ -10,7 +10,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/hf/file_names.h"
 #include "common/model/layout.h"
 
 namespace ladder {
@@ -46,9 +45,6 @@ NamedState named_state(std::string name, T& object) {
 }
 
 struct TrainingState {
-  /// The file of the weights.
-  const char* weights_file() const { return gpt.adapter_rank > 0 ? kAdapterFile : kWeightsFile; }
-
   const GptConfig& gpt;
   const ParamLayout& layout;  ///< of `params` and the optimizer's tensors: a shard or all of them
   Flat params;                ///< F32

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "chapters/36_finetune/lora.h"
-#include "common/hf/layout.h"
 #include "common/model/init.h"
 #include "common/run/backend.h"
+#include "common/save/hf_layout.h"
 #include "tests/common/refusal.h"
 #include "tests/common/run_files.h"
 
