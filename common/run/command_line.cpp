@@ -41,15 +41,16 @@ std::string to_bytes(std::string& text) {
   return wrong.empty() ? to_decimal<int64_t>(text) : wrong;
 }
 
-/// Of a flag that --config has twice, CLI11 would take the first value, and of 'a#b' it takes 'a.
+/// Of a flag that --config has twice, CLI11 would take the first value; before 2.4, 'a of 'a#b'.
 class ConfigLines : public CLI::ConfigBase {
   std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
     std::vector<CLI::ConfigItem> all = ConfigBase::from_config(file);
     for (CLI::ConfigItem& item : all) item.name.erase(0, item.name.find_first_not_of('-'));
-    for (const auto& [parents, name, inputs] : all)
-      if (std::ranges::count(all, name, &CLI::ConfigItem::name) > 1 ||
-          (!inputs.empty() && inputs[0].find_first_of("\"'") == 0))
-        throw UserError("--config: {}: legal is 'flag = value', each flag once, without #", name);
+    for (const CLI::ConfigItem& item : all)
+      if (std::ranges::count(all, item.name, &CLI::ConfigItem::name) > 1 ||
+          (!item.inputs.empty() && item.inputs[0].find_first_of("\"'") == 0))
+        throw UserError("--config: {}: legal is 'flag = value', each flag once, without #",
+                        item.name);
     return all;
   }
 };

@@ -225,7 +225,7 @@ TEST_F(Options, RefusesBadConfigs) {
   expect_refused({"--config", config("steps = 1\nlr = 1\nsteps = 2\n")},
                  "steps: legal is 'flag = value', each flag once");
   expect_refused({"--config", config("--steps = 1\nlr = 1\nsteps = 2\n")}, "each flag once");
-  expect_refused({"--config", config("trace = 'a#b'\n")}, "without #");
+  expect_refused({"--config", config("trace = 'a\n")}, "without #");
   expect_refused({"--config", config("steps = 1 2\n")}, "1 2 is no whole number");
   expect_refused({"--config", config("quiet = 5\n")}, "--quiet is true or false, not 5");
 }
