@@ -22,10 +22,12 @@ def layouts(build):
     program, began = build / "tests/layouts", time.monotonic()
     if not program.is_file():
         fail(f"not built: {program}")
-    done = subprocess.run([program], env={**os.environ, "LADDER_LAYOUTS": "all"}, capture_output=True, text=True, errors="replace")
-    print(done.stdout, end="")
-    rows = re.findall(r"^layouts of (\S+): (\d+)$", done.stdout, re.MULTILINE)
-    bad = set(re.findall(r"^\[  FAILED  \] \S+/(\S+?),", done.stdout, re.MULTILINE))
+    log = build / "nightly_layouts.log"  # hours; who looks on sees how far it is
+    with log.open("w") as out:
+        done = subprocess.run([program], env={**os.environ, "LADDER_LAYOUTS": "all"}, stdout=out)
+    told = log.read_text(encoding="utf-8", errors="replace")
+    rows = re.findall(r"^layouts of (\S+): (\d+)$", told, re.MULTILINE)
+    bad = set(re.findall(r"^\[  FAILED  \] \S+/(\S+?),", told, re.MULTILINE))
     lines = ["# Same bits on every layout, in full", "",
              f"`scripts/nightly.sh --part layouts`, commit {commit()}, on {machine()}. Each three values of three axes of "
              "[tests/layouts.txt](../../tests/layouts.txt) meet in a run of 20 steps, which stops half-way and goes on in another layout. "
