@@ -207,6 +207,13 @@ class AsyncSave {
     start([this, staged] { save_->write(staged); });
   }
 
+  /// Waits until the save under way, if there is one, is done on all ranks.
+  void wait() {
+    if (!save_) return;
+    finish_now();
+    if (run_.control()) run_.control()->barrier();  // rank 0 has committed it
+  }
+
   /// At the end of every step: ranks vote whether their threads are done, first with writing, then
   /// with the commit. After the vote that one has failed, agree() or close_save() throws NotWritten
   /// on rank 0, and that ends all ranks. After the last step there is no vote: it waits for the

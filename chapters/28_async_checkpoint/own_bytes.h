@@ -118,7 +118,7 @@ class SharedFile {
 };
 
 /// Neighboring numbers of a row, and where the file has them.
-struct Piece {
+struct RowPiece {
   HfRow to;
   int64_t k;  ///< which of the row's columns is the first
   std::span<const float> from;
@@ -126,9 +126,9 @@ struct Piece {
 
 /// What a rank has of a parameter, by row of the file.
 /// @param part its elements [spec.part.begin, spec.part.end)
-inline std::vector<Piece> pieces_of(const ParamSpec& spec, const float* part,
-                                    const GptConfig& config) {
-  std::vector<Piece> pieces;
+inline std::vector<RowPiece> pieces_of(const ParamSpec& spec, const float* part,
+                                       const GptConfig& config) {
+  std::vector<RowPiece> pieces;
   const int64_t K = spec.stride;
   spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
     for (const int64_t end = there + n; there < end;) {
@@ -139,7 +139,7 @@ inline std::vector<Piece> pieces_of(const ParamSpec& spec, const float* part,
       there += count;
     }
   });
-  std::ranges::sort(pieces, {}, [](const Piece& piece) {
+  std::ranges::sort(pieces, {}, [](const RowPiece& piece) {
     return std::tuple(piece.to.tensor, piece.to.row, piece.k);
   });
   return pieces;
@@ -148,7 +148,7 @@ inline std::vector<Piece> pieces_of(const ParamSpec& spec, const float* part,
 /// Adds pieces of a matrix that the file has transposed, from its byte `begin` on. @param rows of
 /// our matrix, which are columns of the file's; @param K columns of ours
 inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
-                           std::span<const Piece> pieces, int64_t K) {
+                           std::span<const RowPiece> pieces, int64_t K) {
   std::vector<float> range;
   int64_t at = 0;
   const auto add = [&] {
@@ -157,7 +157,7 @@ inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
     range.clear();
   };
   for (int64_t k = 0; k < K; ++k)
-    for (const Piece& piece : pieces) {
+    for (const RowPiece& piece : pieces) {
       if (k < piece.k || k >= piece.k + std::ssize(piece.from)) continue;
       const int64_t place = k * rows + piece.to.row;
       if (place != at + std::ssize(range)) add();
@@ -177,7 +177,7 @@ inline void add_weights(SharedFile& file, const TrainingState& state) {
     for (const HfTensor& hf : hf_tensors(all, state.gpt))
       begins.push_back(file.plan().begin_of(hf.name));
     const auto* part = state.layout.tensor(state.params, spec).data<float>();
-    const std::vector<Piece> pieces = pieces_of(spec, part, state.gpt);
+    const std::vector<RowPiece> pieces = pieces_of(spec, part, state.gpt);
     if (is_transposed(spec, state.gpt)) {
       add_transposed(file, begins[0], all.rows, pieces, spec.stride);
       continue;

@@ -36,7 +36,7 @@
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
-#include "common/data/text.h"
+#include "common/run/tokenizer.h"
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/run/agreement.h"
@@ -86,8 +86,8 @@ class Events {
  public:
   /// @param plan chapter, model, layout
   /// @throws UserError if the directory has files of another run, or another run writes there
-  Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan, const Text& text,
-         const Arena& arena, const Ctx& ctx, Log& log, const Comm& comm)
+  Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan,
+         const LossTargets& targets, const Arena& arena, const Ctx& ctx, Log& log, const Comm& comm)
       : options_(options),
         plan_(plan),
         arena_(arena),
@@ -100,7 +100,7 @@ class Events {
     if (peak_ == 0 && ctx.device) peak_ = ladder::peak_tflops(ctx.device->name());
     if (!on_) return;
     claim(run);
-    validated_ = text.validation_targets();
+    validated_ = targets.of_validation();
   }
 
   /// Writes a session start: the run begins at `step`, or has gone back to it.

@@ -394,8 +394,9 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   Run run(o.run, plan, m.arena, m.ctx, &comm);
-  Events events(o.events, o.run, plan, text, m.arena, m.ctx, run.log, comm);
-  run.log.count_targets_with(m.batches.targets(text, o.run.seed, layout.batch));
+  const LossTargets targets = m.batches.targets(text, o.run.seed, layout.batch);
+  Events events(o.events, o.run, plan, targets, m.arena, m.ctx, run.log, comm);
+  run.log.count_targets_with(targets);
   m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, run, events);
   m.scaler.report(run.log.extra());

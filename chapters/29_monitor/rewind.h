@@ -97,6 +97,15 @@ class BatchNumbers {
                            int64_t) { return text.step_targets(seed, advance_to(step), batch); },
             .of_validation = [&text] { return text.validation_targets(); }};
   }
+  /// The same of another count of targets.
+  LossTargets renumbered(LossTargets counts) {
+    counts.of_step = [this, count = counts.of_step](int64_t step, int64_t batch) {
+      return count(advance_to(step), batch);
+    };
+    return counts;
+  }
+  /// How many batches were skipped before the next step.
+  int64_t skipped() const { return skipped_; }
   void skip(Range range) {
     ranges_.push_back(range);
     std::ranges::sort(ranges_, {}, &Range::begin);

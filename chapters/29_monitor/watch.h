@@ -89,8 +89,9 @@ class Watch {
     if (l == 0) seen_.elements += x.size();
     Tensor row = x.view({1, x.size()});
     if (x.dtype != Dtype::F32) {
-      ctx.kernels->cast(ctx, wide_.view(row.shape), row);
-      row = wide_.view(row.shape);
+      const Tensor wide = wide_.first(x.size()).view(row.shape);  // rows may be fewer than memory
+      ctx.kernels->cast(ctx, wide, row);
+      row = wide;
     }
     ctx.kernels->squared_norm(ctx, seen_.limbs_of_stream(l), row);
   }
@@ -131,6 +132,7 @@ class Watch {
   /// @param norm the global norm of the gradient
   void finish(const Ctx& ctx, Comm& comm, double norm) {
     if (!on_) return;
+    rank_ = comm.rank();
     ctx.synchronize();
     seen_.carry();
     const int64_t sent = comm.statistics().wire_bytes();
@@ -148,7 +150,7 @@ class Watch {
   /// Sets the entry "watch" of --report: bytes that this rank sent in the last watched step.
   void report(nlohmann::json& extra) const {
     if (every_ == 0) return;
-    const int64_t predicted = sent_ ? TensorSums::traffic(params_, shard_.rank()) : 0;
+    const int64_t predicted = sent_ ? TensorSums::traffic(params_, rank_) : 0;
     extra["watch"] = {{"predicted", predicted}, {"measured", sent_}};
   }
 
@@ -194,7 +196,7 @@ class Watch {
   ParamLayout params_, shard_;
   int64_t every_;
   bool on_ = false, is_new_ = false;
-  int64_t sent_ = 0;
+  int64_t sent_ = 0, rank_ = 0;
   TensorSums seen_;
   Tensor old_;   ///< F32 (shard.size()): weights before the update, then the update
   Tensor wide_;  ///< F32 (stream): a 16-bit stream, made wider
