@@ -12,6 +12,7 @@
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/run/log.h"
+#include "common/run/tokenizer.h"
 
 namespace ladder {
 
@@ -23,6 +24,7 @@ class OrderedText {
               const SourceOptions& sources, std::vector<int64_t> own, int64_t B)
       : text_(run.text(gpt), packing, sources.held_out(run)),
         run_(run),
+        gpt_(gpt),
         sources_(sources),
         own_(std::move(own)),
         B_(B) {
@@ -61,6 +63,7 @@ class OrderedText {
   /// Counts targets as PackedText does.
   LossTargets targets() const {
     LossTargets counts = text_.targets();
+    if (!counts.of_step) counts = targets_of(run_, gpt_);  // rows of a text, without documents
     if (order_) counts.of_step = [this](int64_t, int64_t) { return learned_; };
     return counts;
   }
@@ -98,6 +101,7 @@ class OrderedText {
 
   PackedText text_;
   const RunOptions& run_;
+  GptConfig gpt_;
   const SourceOptions& sources_;
   std::vector<int64_t> own_;
   int64_t B_;

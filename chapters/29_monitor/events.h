@@ -36,7 +36,6 @@
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
-#include "common/run/tokenizer.h"
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/run/agreement.h"
@@ -45,6 +44,7 @@
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/report.h"
+#include "common/run/tokenizer.h"
 #include "common/save/manifest.h"
 
 namespace ladder {

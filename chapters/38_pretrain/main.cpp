@@ -1,8 +1,7 @@
-// 38_pretrain: what a real run wants, in one program. Chapters 27, 28, 29 and 30 merged: documents
-// of several sources in order, saves beside training, a monitor that goes back, shards with
-// replicas.
+// 38_pretrain: what a real run wants, in one program. Chapters 27, 28, 29, 30 and 32 merged:
+// documents of several sources in order, saves beside training, a monitor that goes back, shards
+// with replicas, Muon.
 
-#include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
@@ -23,6 +22,7 @@
 #include "chapters/29_monitor/rewind.h"
 #include "chapters/29_monitor/watch.h"
 #include "chapters/30_hsdp/hsdp.h"
+#include "chapters/32_optimizers/optimizers.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -40,7 +40,7 @@ namespace {
 struct Options {
   RunOptions run;
   SgdOptions sgd;
-  OptimizerOptions optimizer;
+  OptimizersOptions optimizer;
   ScheduleOptions schedule;
   AccumulateOptions accumulate;
   ClipOptions clip;
@@ -62,7 +62,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("38_pretrain: documents in order, saves beside training, a monitor, hybrid shards")
+  CommandLine("38_pretrain: branches merged into a program for real runs")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.zero3, o.async, o.hsdp, o.packing, o.sources,
             o.spike_guard, o.events, o.watch, o.alarms, o.rewind);
@@ -91,6 +91,8 @@ struct Layout {
   int64_t batch = o.run.batch;           ///< B, bundles of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step, if its rows were full
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  /// Of the matrices that Muon orthogonalises. Other optimizers do not read it.
+  Schedule matrix_schedule{o.schedule, o.optimizer.muon.peak(o.run.lr), o.run.steps, tokens};
   int64_t share = o.ddp.share(batch, N);               ///< bundles of a step on one rank
   int64_t micro = o.accumulate.micro(share);           ///< MBS, bundles of a micro-batch
   int64_t rows = micro * o.packing.rows(gpt.seq_len);  ///< of a micro-batch at most
@@ -101,7 +103,7 @@ struct Layout {
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {}
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { o.optimizer.check_sharding(S); }
   /// Which bundles of a step this rank has: those of its micro-batches.
   std::vector<int64_t> bundles() const {
     std::vector<int64_t> numbers;
@@ -134,7 +136,7 @@ struct Memory {
       GatheredParams(arena, shard_stream, layout.params, layout.local, weights.compute, o.zero3);
   const GptTensors& w = params.view();  // the model, as far as it is gathered
   ShardedGrads grads{arena, shard_stream, layout.params, layout.local, o.accumulate, layout.GA};
-  Optimizer optimizer{arena, layout.local, o.sgd, o.optimizer};
+  Optimizers optimizer{arena, layout.local, o.sgd, o.optimizer, *groups.shards};
   // A copy of what is saved. A thread writes it while training changes the original.
   Staging staging{arena, o.async, weights.master, optimizer.tensors()};
   LossScaler scaler{o.loss_scale, o.precision};
@@ -164,8 +166,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
-  bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
-  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * Ps, bytes[Mem::Optim]);
   // A token, its target and its position: 12 bytes. A loss and two borders: 12.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, rows, layout.acts) +
                            BundleBatch::bytes(o.packing, layout.share, layout.gpt.seq_len) +
@@ -179,6 +179,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                      CommStream::bytes(layout.R, layout.local.grads().size());
   ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(layout.S));
+  Optimizers::add_bytes(bytes, layout.local, o.sgd, o.optimizer);
+  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * Ps, bytes[Mem::Optim]);
   return bytes;
 }
 
@@ -358,13 +360,12 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   const float lr = layout.schedule.lr(step);
   std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) bad = m.guard.judge(loss, norm);
-  // A copy counts once: the replicas of the first shard group's shards add nothing.
-  const bool counts = layout.place.group() == 0;
-  if (counts) m.watch.before(m.ctx, grads, m.weights.master);
+  // A copy counts once: other shard groups have the same tensors.
+  if (layout.place.group() == 0) m.watch.before(m.ctx, grads, m.weights.master);
   if (bad.empty()) {
     clip_global_norm(m.ctx, grads.tensor, norm, o.clip.clip);
-    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
-    if (counts) m.watch.after(m.ctx, m.weights.master);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr, layout.matrix_schedule.lr(step));
+    if (layout.place.group() == 0) m.watch.after(m.ctx, m.weights.master);
     m.weights.refresh(m.ctx);
   } else {
     log.skipped(step, bad);
@@ -404,9 +405,8 @@ std::optional<Alarm> tell_alarms(Memory& m, Log& log, const StepRecord& record) 
 
 /// Loads the checkpoint in --save, and skips the batches around the one that step `step` took.
 /// Returns the next step to take. If going back has not helped, the run ends.
-int64_t go_back(const Options& o, const Layout& layout, Memory& m, Run& run, AsyncSave& saving,
-                int64_t step, const Alarm& alarm) {
-  saving.wait();  // the newest checkpoint may be under way
+int64_t go_back(const Options& o, const Layout& layout, Memory& m, Run& run, int64_t step,
+                const Alarm& alarm) {
   const int64_t batch = m.batches.advance_to(step);
   const int64_t to = Manifest::find(o.run.save).value().steps();
   if (!m.rewinds.count(to)) return m.rewinds.give_up(run, step, alarm.kind + ", " + alarm.why);
@@ -433,7 +433,8 @@ void train(const Options& o, const Layout& layout, Memory& m, OrderedText& text,
                     param_hash(m.ctx, m.weights.master, layout.local, m.groups.shards.get()));
     events.step(record, m.watch.scalars(), {run.log.last_ms(), m.flops.all, m.scaler.scale()});
     if (const std::optional<Alarm> alarm = tell_alarms(m, run.log, record)) {
-      step = go_back(o, layout, m, run, saving, step, *alarm);
+      saving.wait();  // the newest checkpoint may be under way
+      step = go_back(o, layout, m, run, step, *alarm);
       events.begin(step);
       continue;
     }
@@ -473,6 +474,7 @@ void run(Options o, Comm& comm) {
       zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
       m.shard_stream, replica_traffic(layout.local, o.ddp, layout.R), m.replica_stream);
   m.watch.report(run.log.extra());
+  m.optimizer.report(run.log, m.flops.all);
   run.finish(events.validation(run.log.last_step(), validate(layout, m, text)));
 }
 
