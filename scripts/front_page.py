@@ -57,6 +57,7 @@ ANSWERS = {
     "30_hsdp": "Why gather weights from far away, if near ranks hold a whole model among them?",
     "32_optimizers": "What does an update read: an element, a block, rows and columns, and who can then own it?",
     "34_scaling": "How does a rate that suits a small model suit a large one, and how large should that be?",
+    "38_pretrain": "What does a program look like that has what a real run wants, made of branches by merging?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
     "31_generate": "How can text be written a token at a time, and have the bits of the forward that trained?",
     "36_finetune": "How does a model learn to answer and to stop, and which of its weights must learn for that?",

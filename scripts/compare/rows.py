@@ -79,6 +79,7 @@ def rows(ranks, backend="cpu", model="small"):
         Row("10", "10_zero3", "ZeRO-3", n),
         Row("28", "28_async_checkpoint", "ZeRO-3, nothing saved", n),
         Row("30", "30_hsdp", "HSDP, 2 replicas", f"{n} --replicas 2"),
+        Row("38", "38_pretrain", "HSDP, tensors watched", f"{n} --replicas 2 --watch-every 1 --alarms"),
         Row("11", "11_tensor_parallel", "tensor parallel", f"--tp {ranks}", tp),
         Row("11-sequence", "11_tensor_parallel", "with sequence parallel",
             f"--tp {ranks} --sequence-parallel", tp),

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# A real run with chapter 38's program, from texts to a model that writes: three sources, duplicates
+# removed, a tokenizer, packed documents in order, four ranks in two shard groups, Muon, saves beside
+# training, curves for TensorBoard. On the way a bad batch raises an alarm, and a rank is killed.
+#
+#   scripts/pretrain.sh [--steps N]     N is 1,500 if not given: some twenty minutes on two cores
+#
+# After a stop the same command goes on from the last checkpoint. Results lie in runs/pretrain/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+refuse() { echo "pretrain.sh: $*; legal is [--steps N], N from 40 on" >&2; exit 2; }
+steps=1500
+case $# in
+  0) ;;
+  2) [[ $1 == --steps && $2 =~ ^[1-9][0-9]{1,6}$ && $2 -ge 40 ]] || refuse "$*"; steps=$2 ;;
+  *) refuse "$*" ;;
+esac
+
+bash scripts/setup.sh
+cmake --preset cpu >/dev/null
+cmake --build --preset cpu --parallel "$(nproc)" --target ch24_tokenizer ch25_corpus ch26_packing ch31_generate ch38_pretrain
+bin=build/cpu/bin runs=runs/pretrain
+mkdir -p "$runs"
+
+show() { printf '\n== %s\n' "$*"; "$@"; }
+
+# Three sources: verses, stories, and the pages of this project, each paragraph a document.
+if [[ ! -f $runs/tokens/pages.idx ]]; then
+  bash scripts/text.sh "$runs/bible.txt"
+  bash scripts/text.sh --grammar "$runs/stories.txt"
+  cat chapters/*/README.md docs/*.md >"$runs/pages.txt"
+  mkdir -p "$runs/raw" "$runs/kept" "$runs/tokens"
+  for source in bible stories pages; do
+    python3 - "$runs/$source.txt" "$runs/raw/$source.jsonl" <<'PYTHON'
+import json, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+lines = text.splitlines() if "bible" in sys.argv[1] else re.split(r"\n\s*\n", text)
+# Ten neighboring verses are a document.
+documents = ["\n".join(lines[i:i + 10]) for i in range(0, len(lines), 10)] if "bible" in sys.argv[1] else lines
+with open(sys.argv[2], "w", encoding="utf-8") as out:
+    for number, document in enumerate(documents):
+        out.write(json.dumps({"id": str(number), "text": document}) + "\n")
+PYTHON
+    show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" --dedup exact --overwrite
+  done
+  show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe" --overwrite
+  for source in bible stories pages; do
+    show $bin/ch24_tokenizer encode --tokenizer "$runs/bpe" --data "$runs/kept/$source.jsonl" --format megatron \
+      --out "$runs/tokens/$source.bin" --overwrite
+  done
+fi
+
+# A rank dies when a third of the steps is done, once.
+kill_a_rank() {
+  until [[ -f $runs/killed ]]; do
+    sleep 1
+    if [[ $(cat "$runs"/trace.jsonl.partial 2>/dev/null | wc -l) -ge $((steps / 3)) ]]; then
+      : >"$runs/killed"
+      pkill -KILL -n -f "ch38_pretrain .*$runs/model" || true
+    fi
+  done
+}
+if [[ ! -f $runs/killed ]]; then
+  kill_a_rank &
+  killer=$!
+  trap 'kill $killer 2>/dev/null || true' EXIT
+fi
+
+tokens=$runs/tokens
+show scripts/keep_running.sh --ranks 4 -- $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 \
+  --tokenizer "$runs/bpe" --model llama-tiny --documents --batch 8 --micro-batch 1 --steps "$steps" \
+  --sources "$tokens/bible.bin:4,$tokens/stories.bin:2,$tokens/pages.bin:1" --replicas 2 --optimizer muon --lr 2e-3 \
+  --schedule cosine --warmup $((steps / 15)) --decay-steps "$steps" --clip 1 --eval-every $((steps / 10)) \
+  --save "$runs/model" --save-every $((steps / 20)) --async --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 \
+  --watch-every 10 --events "$runs/events" --trace "$runs/trace.jsonl" --report "$runs/report.json"
+
+# What the model has learned of each source: a validation, and no step.
+for source in bible stories pages; do
+  show $bin/ch26_packing --data "$tokens/$source.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny \
+    --documents --batch 8 --load "$runs/model" --steps "$steps"
+done
+show $bin/ch31_generate --load "$runs/model" --prompt "In the beginning" --max-tokens 60 --temperature 0.8 --top-k 40
