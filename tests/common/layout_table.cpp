@@ -197,16 +197,18 @@ class Rows {
     return rows[i];
   }
 
+  static std::string without_mpirun(std::string flags) {
+    const size_t at = flags.find(kMpirun);
+    return at == std::string::npos ? flags : flags.erase(at, std::string(kMpirun).size());
+  }
   Layout layout_of(const Row& row, const Row& other) const {
-    std::string own = flags(row, false);
-    const bool processes = has(own, {kMpirun});
-    if (processes) own.erase(own.find(kMpirun), std::string(kMpirun).size());
+    const bool processes = has(flags(row, false), {kMpirun});
     std::vector<std::string> unknown;
     for (const auto& [part, items] : block_.unknown)
       if (has_all(flags(row), items) || has_all(flags(other), items)) unknown.push_back(part);
     return {.given = block_.with + flags(row, true),
-            .own = own,
-            .other = flags(other, false),
+            .own = without_mpirun(flags(row, false)),
+            .other = without_mpirun(flags(other, false)),
             .unknown = unknown,
             .like_root = any(block_.like, flags(row)),
             .processes = processes};

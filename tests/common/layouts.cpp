@@ -70,8 +70,9 @@ class LayoutRuns : public SameTrace, public ::testing::WithParamInterface<Layout
     return roots.at(given);
   }
   Left layout(const Layout& row, const std::string& own, Range range) const {
-    const Program program = row.processes ? under_mpirun(GetParam().chapter, ranks_of(own))
-                                          : Program(GetParam().chapter);
+    const Program program = row.processes
+                                ? under_mpirun(GetParam().chapter, ranks_of(row.given + " " + own))
+                                : Program(GetParam().chapter);
     return run(program, row.given + " " + own, range);
   }
   static void expect_counted(Left left, const Layout& row) {
