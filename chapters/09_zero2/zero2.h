@@ -58,9 +58,15 @@ struct ChunkSum {
   std::vector<Shard> buffers = {};  ///< F32
   int64_t k = 0, GA = 1;            ///< micro-step k of GA
 
+  /// Places the counter at micro-step k of GA. (A stage of a pipeline comes to k in its head long
+  /// before it comes to k in its embedding: chapter 33.)
   void begin(int64_t k_, int64_t GA_) {
     k = k_;
     GA = GA_;
+    for (int64_t before = 0; before < k; ++before) {
+      tree.begin(before);
+      tree.end(before, GA);
+    }
     tree.begin(k);
   }
   void end() { tree.end(k, GA); }

@@ -52,25 +52,28 @@ class TensorParallel {
   /// @param ctx    its `leaves` are those of a rank's part of a sum: kLeaves / comm.size()
   /// @param comm   ranks that split each layer, in the order of their parts
   /// @param params what this rank has of the model
+  /// @param gpt    the model with the tokens of these ranks: whole sequences, but in chapter 33
   /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
                  const ActivationPlan& acts, int64_t micro)
+      : TensorParallel(arena, ctx, comm, params, params.config(), acts, micro) {}
+  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
+                 const GptConfig& gpt, const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
         rows_(own_rows(params)),
         own_vocab_(std::clamp<int64_t>(params.config().vocab - rows_.begin, 0, rows_.size())),
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
-                     largest_sum(params.config(), acts, micro)),
-        sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
+                     largest_sum(gpt, acts, micro)),
+        sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * gpt.seq_len) {
     const TensorRank own = params.tensor_rank();
     CHECK(own.rank == comm.rank() && own.size == comm.size(), "part {} of {} on rank {} of {}",
           own.rank, own.size, comm.rank(), comm.size());
     CHECK(ctx.leaves * comm.size() == kLeaves, "{} leaves on each of {} ranks, of {}", ctx.leaves,
           comm.size(), kLeaves);
-    if (acts.sequence_ranks > 1)
-      sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
+    if (acts.sequence_ranks > 1) sequence_.emplace(arena, ctx, *group_, gpt, acts.dtype, micro);
     const auto alloc = [&](const char* name) {
-      return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, params.config().seq_len});
+      return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, gpt.seq_len});
     };
     softmax_ = {alloc("softmax.max"), alloc("softmax.sum"), alloc("softmax.target")};
   }

@@ -17,6 +17,7 @@ struct SharedLayers {
   int64_t again;  ///< blocks that are computed again in backward
   bool embed = true, head = true;
   int64_t gathers = 2;  ///< with sequence parallelism: of a block, for weight gradients
+  int64_t token_chunks = kTokenChunks;  ///< of a sequence, on these ranks
 };
 
 /// Bytes that one rank sends for activations in a step of `sequences`. Each block has two
@@ -34,7 +35,8 @@ inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
   const bool sequence_parallel = acts.sequence_ranks > 1;
   const int64_t gathers = sequence_parallel ? shared.gathers * shared.blocks : 0;
   const int64_t norms = sequence_parallel ? 2 * shared.blocks + head : 0;
-  const int64_t chunks = norm_gradients(gpt) * norms * sequences * kTokenChunks * gpt.channels;
+  const int64_t chunks =
+      norm_gradients(gpt) * norms * sequences * shared.token_chunks * gpt.channels;
   const int64_t tokens = (2 * reductions + gathers) * sequences * gpt.seq_len * gpt.channels;
   return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }

@@ -111,6 +111,8 @@ class Stage {
             .targets = batch.targets,
             .losses = losses};
   }
+  /// Of rotary positions; all slots share them. Null if the model has none.
+  Tensor angles() const { return acts_[0].blocks[0].attn.angles; }
   /// Sends or receives what `what` says. Outputs go to the next stage and become its inputs; their
   /// gradients come back. Returns false if `what` is no message.
   bool send_or_receive(const InFlight& f, Do what) {

@@ -412,7 +412,7 @@ void run(Options o, Comm& comm) {
   const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(run.log)},
                             {Axis::Data, m.comm_stream.sent()},
                             {Axis::Pipeline, m.stage.sent(run.log)}};
-  report_axes(run.log, comm, plan.of(comm.rank()).sent, sent);
+  report_axes(run.log, comm, plan, sent);
   m.stage.report(run.log, layout.pipeline);
   run.finish(validate(layout, m, text));
 }

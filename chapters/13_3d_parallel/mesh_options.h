@@ -36,16 +36,15 @@
 
 namespace ladder {
 
-struct MeshOptions {
+/// Flags of a plan, whose ranks need not exist here.
+struct PlanOptions {
   static constexpr int kMost = 1 << 20;  ///< ranks
 
-  int dp = 0;
   int world = 0;
   std::string f_b_w;
 
   void add_to(CommandLine& line) {
     line.group("13_3d_parallel");
-    line.add("--dp", dp, "ranks that split the batch; 0: as many as --tp and --pp leave");
     line.add("--world", world, "ranks of a --plan-only, which starts none of them; 0: --ranks",
              {.instead_of = "--ranks"});
     line.add("--f-b-w", f_b_w,
@@ -75,14 +74,36 @@ struct MeshOptions {
     return StageTimes{all[0], all[1], all[2]};
   }
 
+  /// Sets run.ranks to the size of the mesh, and checks it.
+  /// @param shape_of the mesh of so many ranks; 1 means that no number was given
+  /// @throws UserError as shape_of() and RunOptions::check() do
+  template <class ShapeOf>
+  void set_ranks(RunOptions& run, ShapeOf&& shape_of) const {
+    if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
+    if (world < 0 || world > kMost)
+      throw UserError("--world must be from 0 to {}, not {}", kMost, world);
+    const bool not_given = run.ranks == 1 && !run.plan_only;  // mpirun may have started several
+    const int here = not_given ? launched_processes() : run.ranks;
+    run.ranks = shape_of(world > 0 ? world : here).size();
+    run.plan_only ? run.check_size(run.ranks) : run.check();  // with that many ranks
+  }
+};
+
+struct MeshOptions : PlanOptions {
+  int dp = 0;
+
+  void add_to(CommandLine& line) {
+    line.group("13_3d_parallel");
+    line.add("--dp", dp, "ranks that split the batch; 0: as many as --tp and --pp leave");
+    PlanOptions::add_to(line);
+  }
+
   /// The mesh of `ranks` ranks. ranks 1 means that no number was given: then there are as many
   /// ranks as the axes need. An axis of 0 becomes 1, except dp, which takes all ranks that the
   /// other axes leave.
   /// @throws UserError if the axes do not make that many ranks
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
-    for (const auto& [flag, degree] : {std::pair{"--dp", dp}, {"--world", world}})
-      if (degree < 0 || degree > kMost)
-        throw UserError("{} must be from 0 to {}, not {}", flag, kMost, degree);
+    if (dp < 0 || dp > kMost) throw UserError("--dp must be from 0 to {}, not {}", kMost, dp);
     const auto at_least_1 = [](int64_t degree) { return std::max<int64_t>(1, degree); };
     const int64_t others = at_least_1(tp.tp) * at_least_1(pp.pp);
     const int64_t all = ranks == 1 ? others * at_least_1(dp) : ranks;
@@ -97,16 +118,9 @@ struct MeshOptions {
             {Axis::Data, static_cast<int>(shares)},
             {Axis::Pipeline, std::max(1, pp.pp)}};
   }
-
-  /// Sets run.ranks to the size of the mesh, and checks it.
-  /// @throws UserError as shape() and RunOptions::check() do
   void set_ranks(RunOptions& run, const TensorParallelOptions& tp,
                  const PipelineOptions& pp) const {
-    if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
-    const bool not_given = run.ranks == 1 && !run.plan_only;  // mpirun may have started several
-    const int here = not_given ? launched_processes() : run.ranks;
-    run.ranks = shape(tp, pp, world > 0 ? world : here).size();
-    run.plan_only ? run.check_size(run.ranks) : run.check();  // with that many ranks
+    PlanOptions::set_ranks(run, [&](int ranks) { return shape(tp, pp, ranks); });
   }
 };
 

@@ -88,8 +88,13 @@ struct ContextShape {
   int64_t NH, NKV, HS;
   Dtype dtype;
 
-  ContextShape(const LocalTokens& tokens, const GptConfig& gpt, Dtype dtype_)
-      : own(tokens), NH(gpt.heads), NKV(gpt.groups()), HS(gpt.head_size()), dtype(dtype_) {}
+  /// @param tp ranks that share the heads, each with sequences of its own cut (chapter 33)
+  ContextShape(const LocalTokens& tokens, const GptConfig& gpt, Dtype dtype_, int64_t tp = 1)
+      : own(tokens),
+        NH(div_exact(gpt.heads, tp)),
+        NKV(div_exact(gpt.groups(), tp)),
+        HS(gpt.head_size()),
+        dtype(dtype_) {}
 
   /// Columns of a token: its queries, its keys and values, or both.
   int64_t q() const { return NH * HS; }
@@ -114,7 +119,7 @@ struct ContextOptions {
              "compare: the last rank has nearly twice the mean)");
   }
 
-  /// Checks what can be checked before a rank starts. mesh() knows the model and checks more.
+  /// Checks what can be checked before a rank starts. degree() knows the model and checks more.
   void check() const {
     if (cp < 1 || cp > kMost) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
     if (order == TokenOrder::Contiguous && way != ContextWay::Ring)
@@ -122,25 +127,35 @@ struct ContextOptions {
                       to_string(way));
   }
 
-  /// cp x dp ranks.
+  /// Ranks that split each sequence.
+  /// @param tp ranks that share the heads
   /// @throws UserError if they cannot share sequences in this way, naming what is legal
-  MeshShape mesh(const GptConfig& gpt, int ranks) const {
+  int64_t degree(const GptConfig& gpt, int64_t tp = 1) const {
     const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
     if (!cuts(cp))
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
           "2 cp must divide them; legal are {}",
           cp, leaves(gpt), gpt.seq_len, legal_degrees(kMost, cuts));
-    const auto heads = [&](int64_t n) { return cuts(n) && cut_heads(gpt, n); };
+    const int64_t groups = gpt.groups() / tp;
+    const auto heads = [&](int64_t n) {
+      return cuts(n) && (way != ContextWay::Ulysses || groups % n == 0);
+    };
     if (!heads(cp))
       throw UserError(
-          "--context ulysses: --cp {} must divide {} heads of keys and values; legal are {}, or "
+          "--context ulysses: --cp {} must divide {} heads of keys and values{}; legal are {}, or "
           "--context gather or ring",
-          cp, gpt.groups(), legal_degrees(kMost, heads));
+          cp, groups, tp > 1 ? " on each tensor rank" : "", legal_degrees(kMost, heads));
+    return cp;
+  }
+  /// cp x dp ranks.
+  /// @throws UserError as degree() does, or if cp does not divide the ranks
+  MeshShape mesh(const GptConfig& gpt, int ranks) const {
+    degree(gpt);
+    const auto both = [&](int64_t n) { return cut_tokens(gpt, n) && ranks % n == 0; };
     if (ranks % cp != 0)
       throw UserError("--cp {} with {} ranks; legal are multiples of {} ranks, or --cp {}", cp,
-                      ranks, cp,
-                      legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+                      ranks, cp, legal_degrees(kMost, both));
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
   LocalTokens local_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
@@ -157,12 +172,9 @@ struct ContextOptions {
 
  private:
   static int64_t leaves(const GptConfig& gpt) { return matrix_leaves(kTokenChunks, gpt.seq_len); }
-  /// Whether n ranks can share the tokens of a sequence; and the heads, if --context needs that.
+  /// Whether n ranks can share the tokens of a sequence.
   static bool cut_tokens(const GptConfig& gpt, int64_t n) {
     return n == 1 || (leaves(gpt) % n == 0 && gpt.seq_len % (2 * n) == 0);
-  }
-  bool cut_heads(const GptConfig& gpt, int64_t n) const {
-    return way != ContextWay::Ulysses || gpt.groups() % n == 0;
   }
 };
 
@@ -173,16 +185,20 @@ inline GptConfig local_part(GptConfig gpt, int64_t cp) {
   return gpt;
 }
 
-/// Activations of that model. Rotary positions are those of the rank's own tokens.
+/// Rotary positions of the rank's own tokens. angles (T/cp,HS), or null
+inline void fill_own_angles(Tensor angles, const Rope& rope, const LocalTokens& tokens) {
+  if (!angles) return;
+  for (const int i : {0, 1})
+    fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), rope,
+                tokens.tokens(i).begin);
+}
+
+/// Activations of that model, with these positions.
 inline Activations alloc_local_activations(Arena& arena, const GptConfig& own,
                                            const LocalTokens& tokens, int64_t micro,
                                            const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
-  const Tensor angles = acts.blocks[0].attn.angles;  // all blocks share this tensor
-  if (angles)
-    for (const int i : {0, 1})
-      fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), own.rope,
-                  tokens.tokens(i).begin);
+  fill_own_angles(acts.blocks[0].attn.angles, own.rope, tokens);  // all blocks share them
   return acts;
 }
 
@@ -207,7 +223,6 @@ class SharedAttention {
 
   /// Counts its messages in the report, and gives its thread a row in the timeline.
   virtual void show(Log& log) = 0;
-  virtual ContextTraffic traffic() const = 0;
   /// Bytes that this rank sent in the last step.
   virtual int64_t sent(const Log& log) const = 0;
 

@@ -33,8 +33,9 @@ class ContextParallel {
   ContextParallel(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
                   const ContextShape& shape, int64_t micro)
       : group_(group),
+        shape_(shape),
         own_(shape.own),
-        heads_(shape.NH),
+        way_(way),
         losses_(group, ctx, Reduction::Halving, arena, Dtype::F32, micro),
         whole_(alloc_batch(arena, micro, own_.T)) {
     CHECK(own_.rank == group.rank() && own_.cp == group.size(), "tokens of rank {} of {} on {}",
@@ -65,6 +66,24 @@ class ContextParallel {
       case ContextWay::Ulysses: return UlyssesAttention::add_bytes(bytes, s);
       case ContextWay::Ring: return RingAttention::add_bytes(bytes, s);
     }
+  }
+
+  /// Bytes that a rank sends for attention of one layer and one sequence.
+  static ContextTraffic traffic(ContextWay way, const ContextShape& s) {
+    if (s.own.cp == 1) return {};
+    switch (way) {
+      case ContextWay::Gather: return GatherAttention::traffic(s);
+      case ContextWay::Ulysses: return UlyssesAttention::traffic(s);
+      case ContextWay::Ring: return RingAttention::traffic(s);
+    }
+    return {};
+  }
+  /// The same in a step of `sequences`.
+  /// @param again layers whose attention is computed again, in addition to `layers`
+  static int64_t traffic(ContextWay way, const ContextShape& s, int64_t sequences, int64_t layers,
+                         int64_t again) {
+    const ContextTraffic each = traffic(way, s);
+    return sequences * ((layers + again) * each.forward + layers * each.backward);
   }
 
   // ---- tokens -----------------------------------------------------------------------------------
@@ -126,7 +145,7 @@ class ContextParallel {
   int64_t flops_above_mean(int64_t HS) const {
     const int64_t mean = own_.T * (own_.T + 1) / 2 / own_.cp;
     const int64_t more = own_.pairs({0, own_.T}) - mean;
-    return cost::attention_piece_forward(1, 0, 0, heads_, 0, HS, more).flops;
+    return cost::attention_piece_forward(1, 0, 0, shape_.NH, 0, HS, more).flops;
   }
   void begin_step() {
     if (attention_) attention_->pairs = 0;
@@ -134,6 +153,8 @@ class ContextParallel {
   void show(Log& log) const {
     if (attention_) attention_->show(log);
   }
+  /// Bytes that this rank sent for attention in the last step.
+  int64_t sent(const Log& log) const { return attention_ ? attention_->sent(log) : 0; }
   /// Reports on the last step (0 if there was none): the bytes that this rank sent for attention;
   /// and for each rank the pairs of a query and a key over all heads, in forward and in backward.
   /// @param sequences of a step on this rank
@@ -141,16 +162,15 @@ class ContextParallel {
   void report(Log& log, int64_t sequences, int64_t layers, int64_t again) const {
     if (!attention_) return;
     if (log.steps() == 0) sequences = 0;
-    const ContextTraffic each = attention_->traffic();
-    const int64_t sent = sequences * ((layers + again) * each.forward + layers * each.backward);
+    const int64_t predicted_sent = traffic(way_, shape_, sequences, layers, again);
     std::vector<int64_t> predicted, measured(static_cast<size_t>(own_.cp));
     LocalTokens who = own_;
     for (who.rank = 0; who.rank < own_.cp; ++who.rank)
-      predicted.push_back(sequences * (2 * layers + again) * heads_ * who.pairs({0, own_.T}));
+      predicted.push_back(sequences * (2 * layers + again) * shape_.NH * who.pairs({0, own_.T}));
     int64_t own = attention_->pairs;
     group_.all_gather({.ptr = measured.data(), .dtype = Dtype::I64, .shape = {own_.cp}},
                       {.ptr = &own, .dtype = Dtype::I64, .shape = {1}});
-    log.extra()["context"] = {{"sent", {{"predicted", sent}, {"measured", attention_->sent(log)}}},
+    log.extra()["context"] = {{"sent", {{"predicted", predicted_sent}, {"measured", sent(log)}}},
                               {"pairs", {{"predicted", predicted}, {"measured", measured}}}};
   }
 
@@ -161,8 +181,9 @@ class ContextParallel {
   }
 
   Comm& group_;
+  ContextShape shape_;
   LocalTokens own_;
-  int64_t heads_;
+  ContextWay way_;
   Collectives losses_;
   Batch whole_;
   std::unique_ptr<SharedAttention> attention_;  ///< null: the rank has whole sequences

@@ -44,7 +44,7 @@ class UlyssesAttention : public SharedAttention {
   static void add_bytes(MemoryBytes& bytes, const ContextShape& s) {
     bytes[Mem::Workspace] += size_of(s.dtype) * s.own.size() * (4 * s.qkv() + 2 * s.q());
   }
-  ContextTraffic traffic() const override {
+  static ContextTraffic traffic(const ContextShape& s) {
     const int64_t whole = size_of(s.dtype) * (s.own.cp - 1) * s.own.size() * (s.qkv() + s.q());
     return {.forward = whole / s.own.cp, .backward = 2 * whole / s.own.cp};
   }

@@ -1,7 +1,7 @@
 // The shape of a mesh of ranks. A rank has a coordinate, which is its number along each axis.
 //
-//   rank = t + TP (c + CP (d + DP s))      axes are in the order of Axis. The first one is fastest:
-//                                          its ranks are neighbors
+//   rank = t + TP (c + CP (s + S (g + R p)))      axes are in the order of Axis. The first one is
+//                                                 fastest: its ranks are neighbors
 #pragma once
 
 #include <array>
@@ -13,10 +13,12 @@
 
 namespace ladder {
 
-/// What the ranks along an axis share: each layer, each sequence, the batch, or the depth.
-enum class Axis : uint8_t { Tensor, Context, Data, Pipeline };
-constexpr std::array kAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
-constexpr auto names_of(Axis) { return std::array{"tp", "cp", "dp", "pp"}; }
+/// What the ranks along an axis share: each layer, each sequence, the batch, or the depth. Where
+/// states are sharded, ranks along Data hold shards of them, and those along Replica the same shard
+/// (chapter 30).
+enum class Axis : uint8_t { Tensor, Context, Data, Replica, Pipeline };
+constexpr std::array kAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Replica, Axis::Pipeline};
+constexpr auto names_of(Axis) { return std::array{"tp", "cp", "dp", "replicas", "pp"}; }
 
 /// A value for each axis. It is T{} unless another is given.
 template <class T>

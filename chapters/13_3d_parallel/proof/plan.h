@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@
 
 namespace ladder {
 
-/// The axes of this chapter's mesh.
+/// The axes of this chapter's mesh. (That of chapter 33 has all.)
 inline constexpr std::array kMeshAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
 
 /// Bytes that one rank sends in a step along each axis: gradients and weights on Axis::Data,
@@ -43,10 +44,13 @@ class MeshPlan {
  public:
   using PlanOf = std::function<RankPlan(int rank)>;
 
-  MeshPlan(const MeshShape& mesh, PlanOf plan_of) : mesh_(mesh), plan_of_(std::move(plan_of)) {
+  /// @param axes those that are shown
+  MeshPlan(const MeshShape& mesh, PlanOf plan_of, std::span<const Axis> axes = kMeshAxes)
+      : axes_(axes.begin(), axes.end()), mesh_(mesh), plan_of_(std::move(plan_of)) {
     for (int s = 0; s < mesh[Axis::Pipeline]; ++s) stages_.push_back(of(first_rank(s)));
   }
 
+  const std::vector<Axis>& axes() const { return axes_; }
   const MeshShape& mesh() const { return mesh_; }
   RankPlan of(int rank) const { return plan_of_(rank); }
   /// The plan of the first rank of each stage. All ranks of a stage have the same plan.
@@ -54,6 +58,7 @@ class MeshPlan {
   int first_rank(int stage) const { return mesh_.rank({{Axis::Pipeline, stage}}); }
 
  private:
+  std::vector<Axis> axes_;
   MeshShape mesh_;
   PlanOf plan_of_;
   std::vector<RankPlan> stages_;
@@ -65,15 +70,18 @@ class MeshPlan {
 /// With sequence parallelism, backward gathers a gradient once for the inputs. For the weights,
 /// whose turn may come later, each of a block's two branches gathers its input and the gradient
 /// again.
+/// @param token_chunks of a sequence, on these ranks
 inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
-                                   const Recompute& recompute, int64_t sequences) {
+                                   const Recompute& recompute, int64_t sequences,
+                                   int64_t token_chunks = kTokenChunks) {
   const int64_t chunks = stage.position.chunks;
   return tp_traffic(stage.gpt, acts,
                     {.blocks = chunks * stage.model_chunk.layers,
                      .again = chunks * stage.times_again() * recompute.blocks_again(),
                      .embed = stage.position.has_embed(),
                      .head = stage.position.has_head(),
-                     .gathers = 4},  // those for the weights
+                     .gathers = 4,  // those for the weights
+                     .token_chunks = token_chunks},
                     sequences);
 }
 

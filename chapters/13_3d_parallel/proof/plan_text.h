@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -100,15 +101,16 @@ inline std::string memory_table(const std::vector<RankPlan>& stages) {
   return stage_table("memory", columns, rows);
 }
 
-inline std::string traffic_table(const std::vector<RankPlan>& stages) {
+inline std::string traffic_table(const MeshPlan& plan) {
+  const std::vector<RankPlan>& stages = plan.stages();
   std::vector<Cells> rows(stages.size());
   for (size_t s = 0; s < stages.size(); ++s)
-    for (const Axis axis : kMeshAxes) {
+    for (const Axis axis : plan.axes()) {
       const std::optional<int64_t> bytes = stages[s].sent[axis];
       rows[s].push_back(bytes ? bytes_text(*bytes) : "uneven");
     }
   std::vector<std::string> columns;
-  for (const Axis axis : kMeshAxes) columns.emplace_back(to_string(axis));
+  for (const Axis axis : plan.axes()) columns.emplace_back(to_string(axis));
   return stage_table("sent in a step", columns, rows);
 }
 
@@ -117,14 +119,14 @@ inline std::string mesh_text(const MeshPlan& plan) {
   const StageLayout& first = plan.stages()[0].stage;
   const int64_t chunks = first.position.chunks, layers = first.model_chunk.layers;
   std::vector<std::string> axes;
-  for (const Axis axis : kMeshAxes)
+  for (const Axis axis : plan.axes())
     axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
   std::string text =
       fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
                   fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
                   chunks * layers, chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
   text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
-  return text + memory_table(plan.stages()) + traffic_table(plan.stages());
+  return text + memory_table(plan.stages()) + traffic_table(plan);
 }
 
 /// How long stages will wait; "" if there is one stage.
@@ -151,10 +153,11 @@ inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTime
 }
 
 /// {"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}; null: not known
-inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic& measured) {
+inline nlohmann::json axes_json(std::span<const Axis> axes, const AxisTraffic& predicted,
+                                const AxisTraffic& measured) {
   const auto number = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
   nlohmann::json json;
-  for (const Axis axis : kMeshAxes)
+  for (const Axis axis : axes)
     json[std::string(to_string(axis))] = {{"predicted", number(predicted[axis])},
                                           {"measured", number(measured[axis])}};
   return json;
@@ -170,20 +173,22 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
     const RankPlan& stage = plan.stages()[static_cast<size_t>(s)];
     const int rank = plan.first_rank(s);
     memory.push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
-    traffic.push_back(axes_json(stage.sent, /*measured=*/{}));
+    traffic.push_back(axes_json(plan.axes(), stage.sent, /*measured=*/{}));
     traffic.back()["rank"] = rank;
   }
   if (first) write_plan(run, plan.stages()[0].run, memory, {{"traffic", traffic}});
 }
 
 /// Reports on rank 0 what each rank sent in the last step. All ranks call it.
-inline void report_axes(Log& log, Comm& world, AxisTraffic predicted, const AxisTraffic& measured) {
+inline void report_axes(Log& log, Comm& world, const MeshPlan& plan, const AxisTraffic& measured) {
+  AxisTraffic predicted = plan.of(world.rank()).sent;
   if (log.last_step_skipped()) predicted[Axis::Data].reset();  // no new weights were gathered
   if (log.steps() == 0) predicted = measured;                  // no step: nothing was sent
   // A group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());
   nlohmann::json all = nlohmann::json::array();
-  for (const std::string& text : gather_text(*group, axes_json(predicted, measured).dump()))
+  for (const std::string& text :
+       gather_text(*group, axes_json(plan.axes(), predicted, measured).dump()))
     all.push_back(nlohmann::json::parse(text));
   log.extra()["traffic"] = std::move(all);
 }

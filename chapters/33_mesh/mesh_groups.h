@@ -1,0 +1,148 @@
+// All axes at once: which ranks there are, and which of them form a group. A group is a slice of
+// one array of ranks.
+//
+//   rank = t + TP (c + CP (s + S (g + R p)))
+//
+//   t  its part of each layer            tensor     0 .. TP-1, fastest: 11
+//   c  its tokens of each sequence       context    0 .. CP-1: 20
+//   s  its shard of the states           shard      0 .. S-1: 09. Shards have sequences of their
+//   own g  its copy of all of the above      replica    0 .. R-1: 30. So have replicas p  its
+//   layers                        pipeline   0 .. P-1: 12
+//
+// The axes are in the order of how often their ranks exchange: tensor ranks four times a block and
+// micro-batch, context ranks twice; shards sum each section once a micro-batch; replicas sum once a
+// step. Stages send one tensor a micro-batch, and they compute meanwhile.
+//
+// Six groups of a rank say where each number travels. Of a group, all coordinates but those named
+// here are alike:
+//
+//   t       products inside a block; with --sequence-parallel also sums of norms
+//   c       keys and values; the loss of a sequence
+//   c, s    gradients of a section, in every micro-step; new weights, once a step
+//   g       sums of gradients, once a step
+//   s, g    losses of other sequences; what is validated
+//   p       activations and their gradients, from stage to stage
+//   all but g: the norm of the gradient, and the hash of the weights. (With g each would count R
+//              times.)
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chapters/13_3d_parallel/mesh_options.h"
+#include "chapters/20_context_parallel/context.h"
+#include "chapters/30_hsdp/hsdp.h"
+
+namespace ladder {
+
+struct FullMeshOptions : PlanOptions {
+  /// The mesh of `ranks` ranks. ranks 1 means that no number was given: then there are as many as
+  /// the axes need, without shards. The shards are what the other axes leave.
+  /// @throws UserError if the axes do not divide the ranks
+  MeshShape shape(const TensorParallelOptions& tp, const ContextOptions& context,
+                  const PipelineOptions& pp, const HsdpOptions& hsdp, int ranks) const {
+    if (hsdp.replicas < 1 || hsdp.replicas > kMost)
+      throw UserError("--replicas must be from 1 to {}, not {}", kMost, hsdp.replicas);
+    MeshShape mesh{{Axis::Tensor, std::max(1, tp.tp)},
+                   {Axis::Context, context.cp},
+                   {Axis::Replica, hsdp.replicas},
+                   {Axis::Pipeline, std::max(1, pp.pp)}};
+    int64_t others = 1;
+    for (const Axis axis : kAxes) others *= mesh[axis];
+    const int64_t all = ranks == 1 ? others : ranks;
+    if (all % others != 0 || all > kMost)
+      throw UserError(
+          "--tp {} x --cp {} x --replicas {} x --pp {} are {} ranks, which must divide {}; legal "
+          "are at most {} ranks",
+          mesh[Axis::Tensor], context.cp, hsdp.replicas, mesh[Axis::Pipeline], others, all, kMost);
+    mesh[Axis::Data] = static_cast<int>(all / others);
+    return mesh;
+  }
+  void set_ranks(RunOptions& run, const TensorParallelOptions& tp, const ContextOptions& context,
+                 const PipelineOptions& pp, const HsdpOptions& hsdp) const {
+    PlanOptions::set_ranks(run, [&](int ranks) { return shape(tp, context, pp, hsdp, ranks); });
+  }
+};
+
+/// Checks that tensor ranks can split the tokens of a context rank. They cut inside its two runs,
+/// so each has whole chunks of the sums over tokens. @throws UserError if they cannot
+inline void check_tokens(const TensorParallelOptions& options, const GptConfig& gpt, int64_t tp,
+                         int64_t cp) {
+  if (!options.sequence_parallel || cp == 1) return;
+  if (tp * cp > kTokenChunks || gpt.seq_len % (tp * cp) != 0)
+    throw UserError(
+        "--sequence-parallel with --tp {} x --cp {}: {} ranks cannot split a sequence of {} tokens "
+        "into whole chunks; legal are at most {} ranks, which divide the tokens",
+        tp, cp, tp * cp, gpt.seq_len, kTokenChunks);
+}
+
+using Axes = std::vector<Axis>;
+/// Ranks that differ along these have the model once.
+inline const Axes kModelAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
+
+/// The ranks that differ from `rank` at most in their coordinates along `axes`. The first of these
+/// is the fastest.
+inline std::vector<int> ranks_along(const MeshShape& mesh, int rank, const Axes& axes) {
+  std::vector<int> ranks{rank};
+  for (const Axis axis : axes) {
+    std::vector<int> all;
+    for (int i = 0; i < mesh[axis]; ++i)
+      for (const int each : ranks) {
+        MeshCoordinate at = mesh.coordinate(each);
+        at[axis] = i;
+        all.push_back(mesh.rank(at));
+      }
+    ranks = all;
+  }
+  return ranks;
+}
+
+/// A group of these ranks, in their order. All ranks of `world` call it.
+inline std::unique_ptr<Comm> split_along(Comm& world, const MeshShape& mesh, const Axes& axes) {
+  const std::vector<int> ranks = ranks_along(mesh, world.rank(), axes);
+  const auto place = std::ranges::find(ranks, world.rank()) - ranks.begin();
+  return world.split(*std::ranges::min_element(ranks), static_cast<int>(place));
+}
+
+/// The groups of several axes. (Those of one axis are a Mesh.)
+struct MeshGroups {
+  std::unique_ptr<Comm> shards;   ///< c, s: they sum gradients, and each has a shard of the states
+  std::unique_ptr<Comm> batch;    ///< s, g: ranks with other sequences
+  std::unique_ptr<Comm> model;    ///< all but g: together they have the model once
+  std::unique_ptr<Comm> storage;  ///< all, model after model, as a checkpoint takes them
+
+  MeshGroups(Comm& world, const MeshShape& mesh)
+      : shards(split_along(world, mesh, {Axis::Context, Axis::Data})),
+        batch(split_along(world, mesh, {Axis::Data, Axis::Replica})),
+        model(split_along(world, mesh, kModelAxes)),
+        storage(split_along(
+            world, mesh,
+            {Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline, Axis::Replica})) {}
+};
+
+/// The groups, for the screen: "c, s   0 2 4 6 | 1 3 5 7 | ...".
+inline std::string groups_text(const MeshShape& mesh) {
+  constexpr size_t kWidth = 60;
+  const auto row = [&](std::string_view name, const Axes& axes) {
+    std::string groups;
+    for (int rank = 0; rank < mesh.size() && groups.size() < kWidth; ++rank) {
+      const std::vector<int> ranks = ranks_along(mesh, rank, axes);
+      if (*std::ranges::min_element(ranks) < rank) continue;  // it has been shown
+      groups += fmt::format("{}{}", groups.empty() ? "" : " | ", fmt::join(ranks, " "));
+    }
+    if (groups.size() > kWidth) groups = groups.substr(0, kWidth) + " ...";
+    return fmt::format("\n  {:<16} {}", name, groups);
+  };
+  return "\n  groups" + row("tensor", {Axis::Tensor}) + row("context", {Axis::Context}) +
+         row("context, shard", {Axis::Context, Axis::Data}) + row("replica", {Axis::Replica}) +
+         row("shard, replica", {Axis::Data, Axis::Replica}) + row("pipeline", {Axis::Pipeline}) +
+         row("all but replica", kModelAxes);
+}
+
+}  // namespace ladder
