@@ -103,3 +103,8 @@ chapter_tests(30_hsdp
 chapter_tests(32_optimizers
   code muon.cpp
   equiv resume.cpp)
+chapter_tests(33_mesh
+  code groups.cpp
+  equiv same_bits.cpp
+  memory bytes.cpp
+  slow factorizations.cpp)

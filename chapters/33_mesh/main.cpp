@@ -74,8 +74,7 @@ struct Layout {
   MeshShape mesh = o.mesh.shape(o.tp, o.context, o.pp, o.hsdp, o.run.ranks);
   MeshCoordinate at = mesh.coordinate(rank);  ///< where this rank stands
   int64_t tp = o.tp.degree(gpt, mesh[Axis::Tensor]), cp = o.context.degree(gpt, tp);
-  int64_t S = mesh[Axis::Data];     ///< shards, each with sequences of its own
-  int64_t R = mesh[Axis::Replica];  ///< copies of these
+  int64_t S = mesh[Axis::Data], R = mesh[Axis::Replica];      ///< shards, and copies of all shards
   HsdpPlace place{S, at[Axis::Data] + S* at[Axis::Replica]};  ///< which sequences are here
   LocalTokens own = o.context.local_tokens(gpt, mesh, rank);
   GptConfig local_gpt = local_part(gpt, cp);  ///< with this rank's tokens of a sequence
@@ -440,8 +439,7 @@ RankPlan plan_of(const Options& o, int rank) {
                .predicted = predict(o, l)},
           .stage = l.whole_stage,
           .recompute = l.recompute,
-          .sent{{Axis::Tensor,
-                 tp_traffic_of_stage(l.stage, l.acts, l.recompute, l.share, kTokenChunks / l.cp)},
+          .sent{{Axis::Tensor, tp_traffic_of_stage(l.stage, l.acts, l.recompute, l.share, l.cp)},
                 {Axis::Context, ContextParallel::traffic(o.context.way, l.context, l.share, layers,
                                                          l.attention_again())},
                 {Axis::Data, zero2_traffic(l.params, o.ddp, o.precision, l.GA)},

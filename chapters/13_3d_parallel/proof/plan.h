@@ -70,10 +70,9 @@ class MeshPlan {
 /// With sequence parallelism, backward gathers a gradient once for the inputs. For the weights,
 /// whose turn may come later, each of a block's two branches gathers its input and the gradient
 /// again.
-/// @param token_chunks of a sequence, on these ranks
+/// @param cp ranks that split each sequence before these do (chapter 33)
 inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
-                                   const Recompute& recompute, int64_t sequences,
-                                   int64_t token_chunks = kTokenChunks) {
+                                   const Recompute& recompute, int64_t sequences, int64_t cp = 1) {
   const int64_t chunks = stage.position.chunks;
   return tp_traffic(stage.gpt, acts,
                     {.blocks = chunks * stage.model_chunk.layers,
@@ -81,7 +80,7 @@ inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPla
                      .embed = stage.position.has_embed(),
                      .head = stage.position.has_head(),
                      .gathers = 4,  // those for the weights
-                     .token_chunks = token_chunks},
+                     .token_chunks = kTokenChunks / cp},
                     sequences);
 }
 

@@ -1,0 +1,105 @@
+// The groups of chapter 33's mesh, and meshes that are refused.
+#include <set>
+#include <vector>
+
+#include "chapters/33_mesh/mesh_groups.h"
+#include "common/comm/run_ranks.h"
+#include "common/model/layout.h"
+#include "tests/common/run_files.h"
+
+namespace ladder::test {
+namespace {
+
+const MeshShape kCube{{Axis::Tensor, 2},
+                      {Axis::Context, 2},
+                      {Axis::Data, 2},
+                      {Axis::Replica, 2},
+                      {Axis::Pipeline, 2}};
+
+// Written out for rank 13 = 1 + 2 (0 + 2 (1 + 2 (1 + 2 0))).
+TEST(MeshGroupsTest, WrittenOut) {
+  using Ranks = std::vector<int>;
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Tensor}), (Ranks{12, 13}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Context}), (Ranks{13, 15}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Context, Axis::Data}), (Ranks{9, 11, 13, 15}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Data, Axis::Context}), (Ranks{9, 13, 11, 15}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Replica}), (Ranks{5, 13}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Data, Axis::Replica}), (Ranks{1, 5, 9, 13}));
+  EXPECT_EQ(ranks_along(kCube, 13, {Axis::Pipeline}), (Ranks{13, 29}));
+  EXPECT_EQ(ranks_along(kCube, 13, kModelAxes).front(), 8);
+  EXPECT_EQ(std::ssize(ranks_along(kCube, 13, kModelAxes)), 16);
+}
+
+// Every rank is in one group of each kind, at its place.
+TEST(MeshGroupsTest, AreSlicesOfAllRanks) {
+  for (const Axes& axes : {Axes{}, Axes{Axis::Context, Axis::Data}, kModelAxes}) {
+    std::set<std::vector<int>> groups;
+    size_t size = 0;
+    for (int rank = 0; rank < kCube.size(); ++rank) groups.insert(ranks_along(kCube, rank, axes));
+    for (const auto& group : groups) size += group.size();
+    EXPECT_EQ(size, static_cast<size_t>(kCube.size()));
+  }
+  run_threads(8, [](Comm& comm) {
+    const MeshShape mesh{{Axis::Context, 2}, {Axis::Data, 2}, {Axis::Replica, 2}};
+    const MeshCoordinate at = mesh.coordinate(comm.rank());
+    const MeshGroups groups(comm, mesh);
+    EXPECT_EQ(groups.shards->rank(), at[Axis::Context] + 2 * at[Axis::Data]);
+    EXPECT_EQ(groups.batch->rank(), at[Axis::Data] + 2 * at[Axis::Replica]);
+    EXPECT_EQ(groups.model->size(), 4);
+    EXPECT_EQ(groups.storage->size(), 8);
+  });
+}
+
+// A checkpoint asks the layout of the parameters who has what, model after model.
+TEST(MeshGroupsTest, StorageHasTheOrderOfCheckpoints) {
+  GptConfig gpt = preset("nano");
+  const ParamLayout any(gpt, /*shards=*/4, {0, 2}, {0, 2, 1});
+  run_threads(kCube.size(), [&](Comm& comm) {
+    const MeshGroups groups(comm, kCube);
+    const MeshCoordinate at = kCube.coordinate(comm.rank());
+    const ParamLayout there = any.shard(0).on_rank(groups.storage->rank());
+    EXPECT_EQ(there.tensor_rank().rank, at[Axis::Tensor]);
+    EXPECT_EQ(there.rank(), at[Axis::Context] + 2 * at[Axis::Data]);
+    EXPECT_EQ(there.stage_rank().rank, at[Axis::Pipeline]);
+    EXPECT_EQ(groups.storage->rank() / 16, at[Axis::Replica]);
+  });
+}
+
+TEST(MeshGroupsTest, AreShown) {
+  const std::string text = groups_text({{Axis::Context, 2}, {Axis::Data, 2}});
+  EXPECT_NE(text.find("context, shard   0 1 2 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("context          0 1 | 2 3"), std::string::npos) << text;
+  const std::string many = groups_text({{Axis::Tensor, 8}, {Axis::Data, 128}});
+  EXPECT_NE(many.find("0 1 2 3 4 5 6 7 | 8"), std::string::npos) << many;
+  for (size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+    end = many.find('\n', at);
+    EXPECT_LT(many.substr(at, end - at).size(), 100U);
+  }
+}
+
+/// "tp x cp x shards x replicas x pp" of the flags and so many ranks.
+std::string shape(int tp, int cp, int replicas, int pp, int ranks) {
+  TensorParallelOptions t;
+  t.tp = tp;
+  ContextOptions c;
+  c.cp = cp;
+  PipelineOptions p;
+  p.pp = pp;
+  HsdpOptions h;
+  h.replicas = replicas;
+  const MeshShape got = FullMeshOptions().shape(t, c, p, h, ranks);
+  return fmt::format("{}x{}x{}x{}x{}", got[Axis::Tensor], got[Axis::Context], got[Axis::Data],
+                     got[Axis::Replica], got[Axis::Pipeline]);
+}
+
+TEST(FullMesh, ShardsAreWhatIsLeft) {
+  EXPECT_EQ(shape(0, 1, 1, 0, 1), "1x1x1x1x1");
+  EXPECT_EQ(shape(0, 1, 1, 0, 8), "1x1x8x1x1");
+  EXPECT_EQ(shape(2, 2, 2, 2, 1), "2x2x1x2x2");
+  EXPECT_EQ(shape(2, 2, 2, 2, 32), "2x2x2x2x2");
+  EXPECT_USER_ERROR(shape(2, 2, 2, 2, 24), "are 16 ranks, which must divide 24");
+  EXPECT_USER_ERROR(shape(2, 1, 0, 1, 4), "--replicas must be from 1 to 1048576, not 0");
+}
+
+}  // namespace
+}  // namespace ladder::test
