@@ -56,6 +56,7 @@ ANSWERS = {
     "29_monitor": "Is this run healthy, which layer broke first, and how does it go back?",
     "30_hsdp": "Why gather weights from far away, if near ranks hold a whole model among them?",
     "32_optimizers": "What does an update read: an element, a block, rows and columns, and who can then own it?",
+    "33_mesh": "Five axes at once: which number is summed over which ranks, and who notices if it is not?",
     "34_scaling": "How does a rate that suits a small model suit a large one, and how large should that be?",
     "38_pretrain": "What does a program look like that has what a real run wants, made of branches by merging?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",

@@ -63,6 +63,7 @@ BESIDE_CPU = [
     ("28_async_checkpoint", f"{SMALL} --micro-batch 2 --ranks 4", 1e-3),
     ("29_monitor", f"{SMALL} --micro-batch 4 --ranks 2 --watch-every 2", 1e-3),
     ("30_hsdp", f"{SMALL} --micro-batch 2 --ranks 4 --replicas 2", 1e-3),
+    ("33_mesh", f"{LONG} --cp 2 --replicas 2 --ranks 8", 1e-3),
     ("34_scaling", f"{SMALL} --mup 32,2 --clip 1", 1e-3),
     ("38_pretrain", f"{SMALL} --micro-batch 2 --ranks 4 --replicas 2 --documents --end-of-text 10", 1e-3),
     ("22_expert_parallel", f"{EXPERTS} --micro-batch 4 --ranks 2 --ep 2", 1e-2)]

@@ -88,6 +88,7 @@ def rows(ranks, backend="cpu", model="small"):
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
         Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", "--tp 2 --dp 2 --pp 2", tp),
+        Row("33", "33_mesh", "TP × CP × HSDP × PP, ZeRO-2", "--tp 2 --cp 2 --pp 2 --micro-batch 1", tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
         Row("34", "34_scaling", "muP, its own base"),

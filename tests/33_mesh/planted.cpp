@@ -95,9 +95,9 @@ double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, T
 #define HsdpPlace planted::HsdpPlace
 #define TensorParallel planted::TensorParallel
 #define ContextParallel planted::ContextParallel
-#define sum_over planted::sum_over
-#define sum_over_replicas planted::sum_over_replicas
-#define grad_norm planted::grad_norm
+#define sum_over(...) planted::sum_over(__VA_ARGS__)
+#define sum_over_replicas(...) planted::sum_over_replicas(__VA_ARGS__)
+#define grad_norm(...) planted::grad_norm(__VA_ARGS__)
 #define main chapter_main
 #include "chapters/33_mesh/main.cpp"
 #undef main
