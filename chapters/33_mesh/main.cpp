@@ -160,7 +160,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(layout.cp * layout.S));
   ContextParallel::add_bytes(bytes, o.context.way, layout.context, MBS);
-  TensorParallel::add_bytes(bytes, layout.local_gpt, layout.acts, MBS);
+  TensorParallel::add_bytes(bytes, layout.local_gpt, layout.acts, MBS, kTokenChunks / layout.cp);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS);
   return bytes;
 }
