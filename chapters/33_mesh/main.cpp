@@ -449,8 +449,8 @@ RankPlan plan_of(const Options& o, int rank) {
 
 /// The plans of all ranks.
 MeshPlan plan_of_mesh(const Options& o) {
-  return {o.mesh.shape(o.tp, o.context, o.pp, o.hsdp, o.run.ranks), std::bind_front(plan_of, o),
-          kAxes};
+  const MeshShape mesh = o.mesh.shape(o.tp, o.context, o.pp, o.hsdp, o.run.ranks);
+  return {mesh, std::bind_front(plan_of, o), kAxes, groups_text(mesh)};
 }
 
 void run(Options o, Comm& comm) {
@@ -460,7 +460,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   Run run(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
-  run.log.note(plan_text(plan, o.mesh.times()) + groups_text(layout.mesh));
+  run.log.note(plan_text(plan, o.mesh.times()));
   for (const Axis axis : kAxes) run.log.count(m.mesh[axis]);  // their messages, in the report
   m.tp.show(run.log);
   m.context.show(run.log);

@@ -139,7 +139,7 @@ inline std::string groups_text(const MeshShape& mesh) {
     if (groups.size() > kWidth) groups = groups.substr(0, kWidth) + " ...";
     return fmt::format("\n  {:<16} {}", name, groups);
   };
-  return "\n  groups" + row("tensor", {Axis::Tensor}) + row("context", {Axis::Context}) +
+  return "\n  groups of ranks" + row("tensor", {Axis::Tensor}) + row("context", {Axis::Context}) +
          row("context, shard", {Axis::Context, Axis::Data}) + row("replica", {Axis::Replica}) +
          row("shard, replica", {Axis::Data, Axis::Replica}) + row("pipeline", {Axis::Pipeline}) +
          row("all but replica", kModelAxes);

@@ -7,7 +7,8 @@
 namespace ladder::test {
 namespace {
 
-constexpr int64_t kLayers = 2, kChannels33 = 64, kHeads = 4, kTokens = 128, kBatch = 8;
+constexpr int64_t kLayers = 2, kChannels33 = 128, kHeads = 4, kTokens = 128, kBatch = 8;
+constexpr int64_t kPositions = 1024;  ///< rows of the model's table
 
 class MeshBytes33 : public MemoryRuns {
  protected:
@@ -42,7 +43,7 @@ TEST_F(MeshBytes33, OfEachAxis) {
   // it, and a step gathers it.
   const int64_t cut = (12 * C * C + 7 * C) / 2, whole = 6 * C;
   const int64_t block = (cut + whole + 255) / 256 * 256;
-  const int64_t embed = (256 * C / 2 + kTokens * C + 255) / 256 * 256;
+  const int64_t embed = (256 * C / 2 + kPositions * C + 255) / 256 * 256;
   EXPECT_EQ(sent(got, 0, "dp"), 4 * (sequences + 1) * (block + embed) / 4 * 3);
   // Replicas sum the chunk of that, once a step: an all-reduce over 2 ranks sends it once.
   EXPECT_EQ(sent(got, 0, "replicas"), 4 * (block + embed) / 4);

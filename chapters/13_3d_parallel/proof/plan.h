@@ -44,13 +44,19 @@ class MeshPlan {
  public:
   using PlanOf = std::function<RankPlan(int rank)>;
 
-  /// @param axes those that are shown
-  MeshPlan(const MeshShape& mesh, PlanOf plan_of, std::span<const Axis> axes = kMeshAxes)
-      : axes_(axes.begin(), axes.end()), mesh_(mesh), plan_of_(std::move(plan_of)) {
+  /// @param axes   those that are shown
+  /// @param groups lines that are shown in the place of a grid of ranks
+  MeshPlan(const MeshShape& mesh, PlanOf plan_of, std::span<const Axis> axes = kMeshAxes,
+           std::string groups = "")
+      : axes_(axes.begin(), axes.end()),
+        groups_(std::move(groups)),
+        mesh_(mesh),
+        plan_of_(std::move(plan_of)) {
     for (int s = 0; s < mesh[Axis::Pipeline]; ++s) stages_.push_back(of(first_rank(s)));
   }
 
   const std::vector<Axis>& axes() const { return axes_; }
+  const std::string& groups() const { return groups_; }
   const MeshShape& mesh() const { return mesh_; }
   RankPlan of(int rank) const { return plan_of_(rank); }
   /// The plan of the first rank of each stage. All ranks of a stage have the same plan.
@@ -59,6 +65,7 @@ class MeshPlan {
 
  private:
   std::vector<Axis> axes_;
+  std::string groups_;
   MeshShape mesh_;
   PlanOf plan_of_;
   std::vector<RankPlan> stages_;

@@ -122,10 +122,11 @@ inline std::string mesh_text(const MeshPlan& plan) {
   for (const Axis axis : plan.axes())
     axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
   std::string text =
-      fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
+      fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}",
                   fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
                   chunks * layers, chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
-  text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
+  text += plan.groups().empty() ? grid_text(mesh) : plan.groups();
+  text += "\n  of one rank of a stage:";
   return text + memory_table(plan.stages()) + traffic_table(plan);
 }
 

@@ -3,7 +3,7 @@
 from measure import both, run, short_text, table
 
 PARENT, CHAPTER = "06_checkpointing", "33_mesh"
-MODEL = ("--model gpt2-124m --vocab 256 --layers 4 --channels 128 --heads 8 --seq-len 512 --batch 16 --steps 2 "
+MODEL = ("--model gpt2-124m --vocab 256 --layers 4 --channels 64 --heads 8 --seq-len 512 --batch 8 --steps 2 "
          "--threads 1")
 AXES = ("tp", "cp", "dp", "replicas", "pp")
 STATES = ("Param", "Grad", "Optim")
@@ -12,7 +12,7 @@ MESHES = ((2, 2, 2, 2), (2, 2, 2, 1), (1, 8, 1, 2), (4, 1, 1, 4))
 
 
 def measure():
-    text = short_text(batch=16, seq_len=512)
+    text = short_text(batch=8, seq_len=512)
     alone = run(PARENT, MODEL, text)
     rows = [["06, one rank", f"{sum(alone.memory(c) for c in STATES):,}", *("" for _ in AXES), f"`{alone.hash[-1]}`"]]
     for tp, cp, replicas, pp in MESHES:
