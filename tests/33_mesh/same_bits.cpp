@@ -34,8 +34,9 @@ TEST_F(MeshControls, WithoutAMistakeNothingDiffers) {
 // Gradients: over replicas, as a sum; of norms over tensor ranks, too, where these split tokens.
 TEST_F(MeshControls, GradientsOfReplicasAndNorms) {
   EXPECT_TRUE(different_trace(one, planted("replicas")));
+  // Clipping hides a mean: half a gradient, whose norm is half, is clipped to the same bits.
   const Trace mean = planted("mean");
-  EXPECT_TRUE(different_trace(one, mean));
+  EXPECT_EQ(mean.steps.back().param_hash, one.steps.back().param_hash);
   EXPECT_EQ(number(mean.steps[0].grad_norm), number(one.steps[0].grad_norm) / 2);
   EXPECT_TRUE(different_trace(one, planted("norms", kMesh + "--sequence-parallel")));
   EXPECT_TRUE(same_trace(one, planted("norms"))) << "all tensor ranks have all tokens";
@@ -59,7 +60,7 @@ TEST_F(MeshControls, LossesAndTargets) {
 }
 
 // The norm: over all that have the model once, and what all tensor ranks have counts once. The
-// first loss is right, and the norm looks right: only bits tell.
+// first loss is right, and the norm of a run alone looks like any other.
 TEST_F(MeshControls, TheNormOfTheModel) {
   for (const std::string mistake : {"all_ranks", "one_stage", "copies"}) {
     const Trace wrong = planted(mistake);
