@@ -23,10 +23,14 @@ cmake --build --preset cpu --parallel "$(nproc)" --target ch24_tokenizer ch25_co
 bin=build/cpu/bin runs=runs/pretrain
 mkdir -p "$runs"
 
+# Open MPI asks root, who owns most containers, to say so twice.
+if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+
 show() { printf '\n== %s\n' "$*"; "$@"; }
 
-# Three sources: verses, stories, and the pages of this project, each paragraph a document.
+# Three sources: verses, stories, and the pages of this project.
 if [[ ! -f $runs/tokens/pages.idx ]]; then
+  rm -rf "$runs/raw" "$runs/kept" "$runs/tokens" "$runs/bpe"  # what an earlier stop has left half
   bash scripts/text.sh "$runs/bible.txt"
   bash scripts/text.sh --grammar "$runs/stories.txt"
   cat chapters/*/README.md docs/*.md >"$runs/pages.txt"
@@ -35,19 +39,19 @@ if [[ ! -f $runs/tokens/pages.idx ]]; then
     python3 - "$runs/$source.txt" "$runs/raw/$source.jsonl" <<'PYTHON'
 import json, re, sys
 text = open(sys.argv[1], encoding="utf-8").read()
-lines = text.splitlines() if "bible" in sys.argv[1] else re.split(r"\n\s*\n", text)
-# Ten neighboring verses are a document.
-documents = ["\n".join(lines[i:i + 10]) for i in range(0, len(lines), 10)] if "bible" in sys.argv[1] else lines
+lines, is_pages = text.splitlines(), "pages" in sys.argv[1]
+# A paragraph of a page is a document; so are ten neighboring lines of the others.
+documents = re.split(r"\n\s*\n", text) if is_pages else ["\n".join(lines[i:i + 10]) for i in range(0, len(lines), 10)]
 with open(sys.argv[2], "w", encoding="utf-8") as out:
     for number, document in enumerate(documents):
         out.write(json.dumps({"id": str(number), "text": document}) + "\n")
 PYTHON
-    show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" --dedup exact --overwrite
+    show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" --dedup exact
   done
-  show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe" --overwrite
+  show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe"
   for source in bible stories pages; do
     show $bin/ch24_tokenizer encode --tokenizer "$runs/bpe" --data "$runs/kept/$source.jsonl" --format megatron \
-      --out "$runs/tokens/$source.bin" --overwrite
+      --out "$runs/tokens/$source.bin"
   done
 fi
 
@@ -68,16 +72,17 @@ if [[ ! -f $runs/killed ]]; then
 fi
 
 tokens=$runs/tokens
-show scripts/keep_running.sh --ranks 4 -- $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 \
-  --tokenizer "$runs/bpe" --model llama-tiny --documents --batch 8 --micro-batch 1 --steps "$steps" \
+show scripts/keep_running.sh --ranks 4 --mpirun "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1" -- \
+  $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 \
+  --tokenizer "$runs/bpe" --model llama-tiny --documents --batch 16 --micro-batch 2 --steps "$steps" \
   --sources "$tokens/bible.bin:4,$tokens/stories.bin:2,$tokens/pages.bin:1" --replicas 2 --optimizer muon --lr 2e-3 \
   --schedule cosine --warmup $((steps / 15)) --decay-steps "$steps" --clip 1 --eval-every $((steps / 10)) \
   --save "$runs/model" --save-every $((steps / 20)) --async --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 \
   --watch-every 10 --events "$runs/events" --trace "$runs/trace.jsonl" --report "$runs/report.json"
 
-# What the model has learned of each source: a validation, and no step.
+# What the model has learned of each source: a validation of the weights, and no step.
 for source in bible stories pages; do
   show $bin/ch26_packing --data "$tokens/$source.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny \
-    --documents --batch 8 --load "$runs/model" --steps "$steps"
+    --documents --batch 8 --load "$runs/model/model.safetensors" --steps 0
 done
 show $bin/ch31_generate --load "$runs/model" --prompt "In the beginning" --max-tokens 60 --temperature 0.8 --top-k 40
