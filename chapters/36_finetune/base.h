@@ -69,6 +69,9 @@ class FinetuneFlags {
     if (!own_.base.empty()) take_model();
     if (lora_.on() && own_.base.empty())
       throw UserError("--lora-rank needs --base: the model that the adapter is for");
+    if (!own_.merged.empty() && !lora_.on())
+      throw UserError("--save-merged {}: no adapter is there to merge; legal is --save",
+                      own_.merged);
     if (!own_.merged.empty() && checkpoint_in(own_.merged))
       throw UserError("--save-merged {}: holds a checkpoint; legal is another directory",
                       own_.merged);

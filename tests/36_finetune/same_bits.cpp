@@ -116,6 +116,8 @@ TEST_F(Finetune, RefusesWhatDoesNotFit) {
   refused(kChats + "--lora-rank 2 --load adapter",
           "r 4, lora_alpha 4, use_rslora false; legal are");
   refused("--base adapter --data chats.jsonl", "--base adapter: ");
+  train("36_finetune", kChats + "--steps 1 --save whole");
+  refused(kChats + "--load whole --save-merged merged", "no adapter is there to merge");
   write("chats.jsonl", some_chats(12) + "{}\n");
   refused(kChats, "chats.jsonl: line 13: legal is {\"messages\"");
 }
