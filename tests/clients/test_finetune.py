@@ -58,7 +58,8 @@ def read_safetensors(path):
     for name, entry in head.items():
         if name != "__metadata__":
             begin, end = (8 + size + at for at in entry["data_offsets"])
-            found[name] = torch.from_numpy(numpy.frombuffer(data[begin:end], numpy.float32).reshape(entry["shape"]).copy()).double()
+            numbers = numpy.frombuffer(data[begin:end], numpy.float32).reshape(entry["shape"])
+            found[name] = torch.from_numpy(numbers.copy()).double()
     return found
 
 
@@ -155,9 +156,8 @@ class Finetune(unittest.TestCase):
         for name, flags in {"full": [], "lora": ["--lora-rank", R, "--lora-alpha", ALPHA,
                                                  "--save-merged", cls.here / "merged"]}.items():
             trace = cls.here / f"{name}.jsonl"
-            cls.call("ch36_finetune", "--base", cls.here / "base", "--data", cls.here / "chats.jsonl", "--row-documents", 1,
-                     "--pack", "greedy", "--batch", BATCH, "--steps", STEPS, "--lr", LR, "--weight-decay", 0,
-                     "--save", cls.here / name, "--trace", trace, *flags)
+            cls.tune("--batch", BATCH, "--steps", STEPS, "--lr", LR, "--weight-decay", 0, "--save", cls.here / name,
+                     "--trace", trace, *flags)
             cls.losses[name] = [float.fromhex(json.loads(line)["loss"]) for line in trace.read_text().splitlines()]
 
     @classmethod
@@ -166,6 +166,12 @@ class Finetune(unittest.TestCase):
                               capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(done.stderr)
+
+    @classmethod
+    def tune(cls, *words):
+        """A chat in each row, in the order of the file."""
+        cls.call("ch36_finetune", "--base", cls.here / "base", "--data", cls.here / "chats.jsonl", "--pack", "greedy",
+                 "--row-documents", 1, *words)
 
     def theirs(self, name, mistake=""):
         weights = read_safetensors(self.here / "base/model.safetensors")
@@ -217,8 +223,7 @@ class Finetune(unittest.TestCase):
         reports = []
         for name in ("lora", "again"):
             report = self.here / f"{name}.json"
-            self.call("ch36_finetune", "--base", self.here / "base", "--data", self.here / "chats.jsonl", "--load",
-                      self.here / name, "--steps", STEPS if name == "lora" else 0, "--report", report)
+            self.tune("--load", self.here / name, "--steps", STEPS if name == "lora" else 0, "--report", report)
             reports.append(json.loads(report.read_text())["val_loss"])
         self.assertEqual(*reports)
 
