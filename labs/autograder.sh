@@ -15,7 +15,7 @@ fail() {
   exit 2
 }
 
-[[ $# == 2 && $1 =~ ^[0-9][0-9]x?$ && $2 == *.zip ]] || fail "usage: labs/autograder.sh NN OUT.zip"
+[[ $# == 2 && $1 =~ ^([0-9][0-9]x?|gemm)$ && $2 == *.zip ]] || fail "usage: labs/autograder.sh NN OUT.zip"
 out=$(realpath -m -- "$2")
 [[ ! -e $out ]] || fail "$2 is there already"
 [[ -d $(dirname "$out") ]] || fail "no folder $(dirname "$2")"

@@ -55,6 +55,7 @@ class Lab:
         # An extension's own file is the stub, and its answer is nowhere in the tree.
         self.is_extension = "extends" in data
         self.chapter = data.get("extends", self.name)
+        self.page = data.get("page", f"chapters/{self.chapter}/README.md")  # what a student reads first
         self.notice = " ".join(data["notice"].split())
         self.files = {entry["path"]: entry["functions"] for entry in data["files"]}
         self.program = data.get("program")
@@ -77,7 +78,7 @@ class Lab:
 
 
 def all_labs(root=ROOT):
-    return [Lab(path.parent) for path in sorted((root / "labs").glob("[0-9][0-9]*_*/lab.toml"))]
+    return [Lab(path.parent) for path in sorted((root / "labs").glob("*_*/lab.toml"))]
 
 
 def find(number, root=ROOT):
@@ -158,14 +159,14 @@ def replace(path, text):
 
 
 def reading(lab):
-    """The chapter's README without its diff and without what it quotes of the lab's files: they have
+    """The lab's page, mostly the chapter's README, without its diff and without what it quotes of the lab's files: they have
     what the student shall write. Links lead there from work/NN."""
-    text = (lab.root / "chapters" / lab.chapter / "README.md").read_text(encoding="utf-8")
+    text = (lab.root / lab.page).read_text(encoding="utf-8")
     hidden = [] if lab.is_extension else [("diff:begin", "diff:end"), *(("quote: " + re.escape(path), "quote:end") for path in lab.files)]
     for begin, end in hidden:
         text = re.sub(rf"<!-- {begin}.*?<!-- {end} -->", "(Left out until you have passed: it has the answer.)", text, flags=re.DOTALL)
-    chapter = f"../../chapters/{lab.chapter}"
-    return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", lambda link: f"]({posixpath.normpath(f'{chapter}/{link[1]}')})", text)
+    folder = f"../../{posixpath.dirname(lab.page)}"
+    return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", lambda link: f"]({posixpath.normpath(f'{folder}/{link[1]}')})", text)
 
 
 def removed_lines(lab):

@@ -89,6 +89,7 @@ class Block {
   Random& random() { return random_; }
   const SharedMemory& shared() const { return shared_; }
   Thread& running() { return *running_; }
+  bool is_running() const { return running_ != nullptr; }
 
   /// Runs one block, at blockIdx. @throws what a thread threw
   void run();
@@ -168,6 +169,7 @@ Block::Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
 
 void Block::begin() {
   shared_.poison();
+  if (watcher) watcher->begin_block(count_);
   schedule_.begin(random_);
   std::fill(at_exchange_.begin(), at_exchange_.end(), 0);
   for (int i = 0; i < count_; ++i) {
@@ -216,6 +218,12 @@ void Block::meet_block(Where where) {
 void Block::open_barrier() {
   for (const Thread* t : threads_)
     if (t->state != State::AtBarrier || !same_place(t->where, threads_[0]->where)) report_stuck();
+  if (watcher) {
+    watcher->barrier();
+    for (Thread* t : threads_)  // a copy that nobody has waited for may land behind the barrier
+      for (const Copy& copy : t->copies)
+        watcher->access(t->index, copy.to, kCopyBytes, Access::Write, nullptr);
+  }
   for (Thread* t : threads_) make_ready(*t);
 }
 
@@ -314,6 +322,7 @@ void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
              .z = static_cast<uint32_t>(grid.z)};
   Block block(where, threads, shared_bytes, the.seed + ++launches * 0x100000001u, kernel);
   the.block = &block;
+  if (watcher) watcher->begin_launch(text(where));
   const std::unique_ptr<Process, void (*)(Process*)> leave(&the,
                                                            [](Process* p) { p->block = nullptr; });
   run_blocks(block, grid);
@@ -356,13 +365,31 @@ void check_shared(const void* p, int64_t bytes, const char* what) {
     fail(fmt::format("{} not aligned to {} bytes", what, bytes));
 }
 
+int running_thread() {
+  Block* const block = process().block;
+  return block && block->is_running() ? block->running().index : -1;
+}
+
+Memory memory_of(const void* p) {
+  if (block().shared().holds(p, 1)) return Memory::Shared;
+  return is_device_memory(p) ? Memory::Device : Memory::Other;
+}
+
+int64_t shared_offset(const void* p) { return block().shared().offset(p); }
+
+void tell(const void* at, int64_t bytes, Access how, const void* from) {
+  if (watcher) watcher->access(block().running().index, at, bytes, how, from);
+}
+
 void start_copy(void* to, const void* from) {
   check_shared(to, kCopyBytes, "cp.async to an address");
   if (reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0)
     fail("cp.async from an address not aligned to 16 bytes");
   Thread& self = block().running();
   const Copy copy{.to = to, .from = from, .group = self.open_group};
-  if (block().random().below(2) == 0)
+  tell(to, kCopyBytes, Access::Write, reinterpret_cast<const void*>(&start_copy));
+  if (from) tell(from, kCopyBytes, Access::Read, reinterpret_cast<const void*>(&land_copies));
+  if (!watcher && block().random().below(2) == 0)
     land(copy);
   else
     self.copies.push_back(copy);
@@ -373,8 +400,10 @@ void close_copy_group() { ++block().running().open_group; }
 void land_copies(int pending_groups) {
   Thread& self = block().running();
   auto copy = self.copies.begin();
-  for (; copy != self.copies.end() && copy->group < self.open_group - pending_groups; ++copy)
+  for (; copy != self.copies.end() && copy->group < self.open_group - pending_groups; ++copy) {
+    tell(copy->to, kCopyBytes, Access::Write, nullptr);
     land(*copy);
+  }
   self.copies.erase(self.copies.begin(), copy);
 }
 

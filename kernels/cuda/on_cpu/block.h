@@ -66,4 +66,30 @@ void start_copy(void* to, const void* from);
 void close_copy_group();
 void land_copies(int pending_groups);
 
+// ---- for whoever watches (watch.h) --------------------------------------------------------------
+
+enum class Access : uint8_t { Read, Write, Atomic };
+enum class Memory : uint8_t { Shared, Device, Other };
+
+/// Is told of what happens in kernels. There is none unless watch.cpp is linked.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void begin_launch(const std::string& kernel) = 0;
+  virtual void begin_block(int threads) = 0;
+  virtual void barrier() = 0;
+  virtual void sync_warp(int first_thread, unsigned mask) = 0;
+  virtual void float_atomic() = 0;
+  /// @param from where in the code; null for what is not counted
+  virtual void access(int thread, const void* at, int64_t bytes, Access how, const void* from) = 0;
+};
+inline Watcher* watcher = nullptr;
+
+/// The thread of the block that runs; -1 outside of kernels.
+int running_thread();
+Memory memory_of(const void* p);
+int64_t shared_offset(const void* p);
+/// Tells a watcher of an access of the running thread.
+void tell(const void* at, int64_t bytes, Access how, const void* from);
+
 }  // namespace ladder::on_cpu

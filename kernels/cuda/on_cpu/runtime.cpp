@@ -3,7 +3,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <malloc.h>
+#include <map>
+#include <mutex>
 
 #include "kernels/cuda/on_cpu/shared.h"
 
@@ -14,6 +17,16 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 bool failed = false;
+
+/// Blocks of memory, {begin, end}, for is_device_memory().
+struct Given {
+  std::mutex mutex;
+  std::map<uintptr_t, uintptr_t> blocks;
+};
+Given& given() {
+  static Given the;
+  return the;
+}
 
 std::atomic<size_t> taken;  ///< of the memory, by all ranks
 
@@ -69,7 +82,17 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     return cudaErrorMemoryAllocation;
   taken += malloc_usable_size(*memory);
   std::memset(*memory, 0xFF, bytes);
+  const auto begin = reinterpret_cast<uintptr_t>(*memory);
+  const std::lock_guard lock(given().mutex);
+  given().blocks[begin] = begin + bytes;
   return cudaSuccess;
+}
+
+bool is_device_memory(const void* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const std::lock_guard lock(given().mutex);
+  const auto after = given().blocks.upper_bound(at);
+  return after != given().blocks.begin() && at < std::prev(after)->second;
 }
 
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
@@ -81,6 +104,10 @@ cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 
 cudaError_t cudaFree(void* memory) {
+  {
+    const std::lock_guard lock(given().mutex);
+    given().blocks.erase(reinterpret_cast<uintptr_t>(memory));
+  }
   taken -= malloc_usable_size(memory);
   std::free(memory);
   return cudaSuccess;

@@ -40,6 +40,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaFreeHost(void* memory);
+/// Whether p lies in what cudaMalloc or cudaMallocHost has given.
+bool is_device_memory(const void* p);
 
 // ---- streams: nothing is ever queued ---------------------------------------------------------
 struct Stream;

@@ -46,6 +46,12 @@ void SharedMemory::poison() {
   std::memset(dynamic_.get(), 0xFF, static_cast<size_t>(dynamic_bytes_));
 }
 
+int64_t SharedMemory::offset(const void* p) const {
+  const void* begin =
+      within(dynamic_.get(), dynamic_bytes_, p, 1) ? dynamic_.get() : ladder_shared_begin;
+  return static_cast<const std::byte*>(p) - static_cast<const std::byte*>(begin);
+}
+
 bool SharedMemory::holds(const void* p, int64_t bytes) const {
   const auto size =
       static_cast<int64_t>(sizeof(uint64_t)) * (ladder_shared_end - ladder_shared_begin);

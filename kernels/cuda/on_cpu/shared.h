@@ -28,6 +28,8 @@ class SharedMemory {
   void* dynamic() const { return dynamic_.get(); }
   /// Whether [p, p + bytes) lies in shared memory.
   bool holds(const void* p, int64_t bytes) const;
+  /// From the begin of the arrays that kernels declare, or of dynamic() if p lies there.
+  int64_t offset(const void* p) const;
 
  private:
   struct Free {

@@ -78,6 +78,7 @@ void multiply_fragments(const Format& format, float* d, const uint32_t* a, const
 
 void load_matrices(uint32_t* r, const void* row, bool transposed, Where where) {
   check_shared(row, 16, "ldmatrix from an address");
+  tell(row, 16, Access::Read, reinterpret_cast<const void*>(&load_matrices));
   Load mine{.r = r, .row = row, .transposed = transposed};
   meet_warp("ldmatrix", kAll, &mine, load, where);
 }

@@ -6,6 +6,14 @@
 namespace ladder::on_cpu {
 namespace {
 
+void tell_of_meeting(const Lanes& lanes) {
+  if (!watcher) return;
+  unsigned mask = 0;
+  for (int i = 0; i < kLanes; ++i)
+    if (lanes[static_cast<size_t>(i)]) mask |= 1u << i;
+  watcher->sync_warp(running_thread() - lane_of_thread(), mask);
+}
+
 struct Vote {
   bool mine;
   unsigned result;
@@ -42,8 +50,7 @@ void hand_over(const Lanes& lanes) {
 
 void __syncwarp(unsigned mask, Where where) {
   int nothing = 0;
-  meet_warp(
-      "__syncwarp", mask, &nothing, [](const Lanes&) {}, where);
+  meet_warp("__syncwarp", mask, &nothing, tell_of_meeting, where);
 }
 
 unsigned __ballot_sync(unsigned mask, bool vote, Where where) {
@@ -56,6 +63,12 @@ uint64_t shuffle(const char* name, unsigned mask, uint64_t bits, int from, Where
   Shuffle mine{.mine = bits, .from = from, .result = 0};
   meet_warp(name, mask, &mine, hand_over, where);
   return mine.result;
+}
+
+void tell_of_atomic(const void* at, int64_t bytes, bool is_float) {
+  if (!watcher) return;
+  tell(at, bytes, Access::Atomic, __builtin_return_address(0));
+  if (is_float) watcher->float_atomic();
 }
 
 }  // namespace ladder::on_cpu

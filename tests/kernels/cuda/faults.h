@@ -1,15 +1,19 @@
 // Runs a small kernel with many orders of its threads, and checks the output.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cuda_runtime.h>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "kernels/check.h"
 #include "kernels/cuda/on_cpu/block.h"
+#include "kernels/cuda/on_cpu/watch.h"
 #include "launch.h"
-#include "tests/kernels/cuda/device_under_test.h"
-#include "tests/kernels/testing.h"
 
 namespace ladder::test {
 
@@ -20,8 +24,21 @@ struct Start {
   int64_t shared_bytes = 0;
 };
 
+/// Floats in the memory of the device.
+struct OnDevice {
+  explicit OnDevice(size_t n) {
+    void* memory = nullptr;
+    CHECK(cudaMalloc(&memory, n * sizeof(float)) == cudaSuccess, "no memory");
+    data = static_cast<float*>(memory);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { cudaFree(data); }
+  float* data = nullptr;
+};
+
 /// Each kernel turns 64 numbers around, or the first n.
-class Faults : public DeviceTest {
+class Faults : public testing::Test {
  protected:
   using Kernel = void (*)(float*, const float*);
   static constexpr int kSeeds = 20;
@@ -37,13 +54,11 @@ class Faults : public DeviceTest {
 
   /// The output; NaN where the kernel wrote nothing.
   std::vector<float> run(Kernel kernel, const Start& start) {
-    const Tensor host{.ptr = input_.data(), .dtype = Dtype::F32, .shape = {64}};
-    const Tensor inp = dut().upload(host), out = dut().empty(Dtype::F32, {64});
-    dev::launch(dut().ctx, kernel, Grid{.x = start.blocks}, start.threads, start.shared_bytes,
-                static_cast<float*>(out.ptr), static_cast<const float*>(inp.ptr));
-    const Tensor got = dut().download(out);
-    const float* from = got.data<float>();
-    return {from, from + 64};
+    const OnDevice inp(64), out(64);
+    std::ranges::copy(input_, inp.data);
+    on_cpu::run_grid(on_cpu::Where::current(), {.x = start.blocks}, start.threads,
+                     start.shared_bytes, [&] { kernel(out.data, inp.data); });
+    return {out.data, out.data + 64};
   }
 
   /// How many of kSeeds orders give the first n inputs backwards.
@@ -65,9 +80,27 @@ class Faults : public DeviceTest {
     EXPECT_LT(right(kernel, start, n), kSeeds);
   }
 
+  /// Whether the kernel has a race, whatever the seed: in a program that watches. Of several blocks
+  /// that write the same, which is a race, one is started.
+  void expect_races([[maybe_unused]] Kernel kernel, [[maybe_unused]] Start start,
+                    [[maybe_unused]] bool some) {
+#ifdef __SANITIZE_THREAD__
+    if (start.blocks == Start{}.blocks) start.blocks = 1;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      on_cpu::set_seed(static_cast<uint64_t>(seed));
+      on_cpu::take_watched();
+      run(kernel, start);
+      const on_cpu::Watched seen = on_cpu::take_watched();
+      EXPECT_EQ(seen.race_count > 0, some) << (seen.races.empty() ? "no race" : seen.races[0]);
+    }
+#endif
+  }
+
   void expect_seen(Kernel good, Kernel bad, const Start& start, size_t n = 64) {
     expect_right_for_all_seeds(good, start, n);
     expect_wrong_for_some_seed(bad, start, n);
+    expect_races(good, start, false);
+    expect_races(bad, start, true);
   }
 
   /// launch() throws, and the message has both texts.

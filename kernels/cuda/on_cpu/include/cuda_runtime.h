@@ -107,16 +107,22 @@ T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = kLanes,
 }
 
 // ---- atomics: no other thread runs meanwhile; CUDA adds to these types -----------------------
+/// Not watched as a read and a write: it tells of itself.
+#define LADDER_ATOMIC __attribute__((no_sanitize("thread")))
+void tell_of_atomic(const void* at, int64_t bytes, bool is_float);
+
 template <class T>
 requires std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, unsigned long long> ||
     std::same_as<T, float> || std::same_as<T, double>
-        T atomicAdd(T* at, T value) {
+        LADDER_ATOMIC T atomicAdd(T* at, T value) {
+  tell_of_atomic(at, sizeof(T), std::floating_point<T>);
   const T old = *at;
   *at = old + value;
   return old;
 }
 
-inline unsigned atomicMax(unsigned* at, unsigned value) {
+LADDER_ATOMIC inline unsigned atomicMax(unsigned* at, unsigned value) {
+  tell_of_atomic(at, sizeof(unsigned), false);
   const unsigned old = *at;
   if (value > old) *at = value;
   return old;
