@@ -112,9 +112,9 @@ T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = kLanes,
 void tell_of_atomic(const void* at, int64_t bytes, bool is_float);
 
 template <class T>
-requires std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, unsigned long long> ||
-    std::same_as<T, float> || std::same_as<T, double>
-        LADDER_ATOMIC T atomicAdd(T* at, T value) {
+requires(std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, unsigned long long> ||
+         std::same_as<T, float> || std::same_as<T, double>) LADDER_ATOMIC T
+    atomicAdd(T* at, T value) {
   tell_of_atomic(at, sizeof(T), std::floating_point<T>);
   const T old = *at;
   *at = old + value;

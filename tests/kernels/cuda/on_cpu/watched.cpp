@@ -11,10 +11,9 @@ namespace {
 class Listener : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& test) override {
     const on_cpu::Watched seen = on_cpu::take_watched();
-    fmt::print(
-        "{}.{}: read {:,} B, written {:,} B, shared turns {:,}, of them conflicts {:,}, races {}\n",
-        test.test_suite_name(), test.name(), seen.bytes_read, seen.bytes_written, seen.shared_turns,
-        seen.bank_conflicts, seen.race_count);
+    fmt::print("{}.{}: read {} B, written {} B, shared turns {}, of them conflicts {}, races {}\n",
+               test.test_suite_name(), test.name(), seen.bytes_read, seen.bytes_written,
+               seen.shared_turns, seen.bank_conflicts, seen.race_count);
     for (const std::string& race : seen.races) fmt::print("  RACE {}\n", race);
     EXPECT_EQ(seen.race_count, 0);
     EXPECT_EQ(seen.float_atomics, 0);
