@@ -790,6 +790,49 @@ def singular_values(data):
     return svg.done()
 
 
+# ---- 33: a box of ranks --------------------------------------------------------------------------
+
+def box_of_ranks(data):
+    """All ranks of a mesh of five axes of two, and the groups of one of them."""
+    axes, own = "tcsgp", 13
+    groups = (("t", "tensor: products inside a block", BLUE),
+              ("cs", "context and shard: gradients, in every micro-step", ORANGE),
+              ("g", "replica: the same, once a step", GREEN),
+              ("p", "stage: activations, from stage to stage", RED))
+    at = lambda rank, axis: rank >> axes.index(axis) & 1
+    alike = lambda rank, free: all(at(rank, a) == at(own, a) for a in axes if a not in free)
+    cell, high, block, left, top = 52, 34, 300, 130, 52
+    svg = Svg(left + 2 * block - 30, 392, f"A mesh of 32 ranks, and the groups of rank {own}")
+    for rank in range(2**len(axes)):
+        t, c, s, g, p = (at(rank, a) for a in axes)
+        x, y = left + block * p + (2 * cell + 24) * c + cell * t, top + 100 * g + high * s
+        color = next((color for free, _, color in groups if alike(rank, free)), "")
+        color = DARK if rank == own else color
+        svg.cell(x, y, cell, high, str(rank) if color else None, color, mark=rank == own)
+        if not color:
+            svg.text(x + cell / 2, y + high / 2 + 4, str(rank), size=12, anchor="middle")
+    for p in range(2):
+        x = left + block * p
+        svg.text(x + 2 * cell + 12, 14, f"stage {p}", anchor="middle", bold=True)
+        for c in range(2):
+            svg.text(x + (2 * cell + 24) * c + cell, 36, f"context {c}", size=11, anchor="middle")
+        svg.box(x - 6, top + 94, 4 * cell + 36, 2 * high + 12, stroke=GREY, more=' stroke-width="2"')
+    for g in range(2):
+        svg.text(0, top + 100 * g + 20, f"replica {g}", bold=True)
+        for s in range(2):
+            svg.text(68, top + 100 * g + high * s + 20, f"shard {s}", size=11)
+    for i, (free, words, color) in enumerate(groups):
+        y = 262 + 24 * i
+        ranks = " ".join(str(r) for r in range(2**len(axes)) if alike(r, free))
+        svg.box(0, y - 11, 14, 14, color)
+        svg.text(22, y, words, size=12)
+        svg.text(340, y, ranks, color, 12, bold=True)
+    svg.box(1, 348, 12, 12, stroke=GREY, more=' stroke-width="2"')
+    svg.text(22, 358, f"all but replica: the norm, over the ranks that have the model of rank {own} once", size=12)
+    svg.text(22, 380, "Two cells side by side are tensor ranks 0 and 1.", size=12)
+    return svg.done()
+
+
 # ---- 36: a row of two chats, and which targets are learned --------------------------------------
 
 def masked_row(_):
@@ -833,6 +876,7 @@ PICTURES = {
     "30_hsdp/machines.svg": hybrid,
     "31_generate/cached.svg": cached,
     "32_optimizers/singular_values.svg": singular_values,
+    "33_mesh/groups.svg": box_of_ranks,
     "36_finetune/mask.svg": masked_row,
 }
 

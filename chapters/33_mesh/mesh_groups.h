@@ -3,11 +3,11 @@
 //
 //   rank = t + TP (c + CP (s + S (g + R p)))
 //
-//   t  its part of each layer            tensor     0 .. TP-1, fastest: 11
-//   c  its tokens of each sequence       context    0 .. CP-1: 20
-//   s  its shard of the states           shard      0 .. S-1: 09. Shards have sequences of their
-//   own g  its copy of all of the above      replica    0 .. R-1: 30. So have replicas p  its
-//   layers                        pipeline   0 .. P-1: 12
+//   t   tensor     its part of each layer (chapter 11); the fastest
+//   c   context    its tokens of each sequence (20)
+//   s   shard      its shard of the states (09); shards have sequences of their own
+//   g   replica    its copy of all of the above (30); replicas, too
+//   p   pipeline   its layers (12)
 //
 // The axes are in the order of how often their ranks exchange: tensor ranks four times a block and
 // micro-batch, context ranks twice; shards sum each section once a micro-batch; replicas sum once a
@@ -16,14 +16,14 @@
 // Six groups of a rank say where each number travels. Of a group, all coordinates but those named
 // here are alike:
 //
-//   t       products inside a block; with --sequence-parallel also sums of norms
-//   c       keys and values; the loss of a sequence
-//   c, s    gradients of a section, in every micro-step; new weights, once a step
-//   g       sums of gradients, once a step
-//   s, g    losses of other sequences; what is validated
-//   p       activations and their gradients, from stage to stage
-//   all but g: the norm of the gradient, and the hash of the weights. (With g each would count R
-//              times.)
+//   t           products inside a block; with --sequence-parallel also sums of norms
+//   c           keys and values; the loss of a sequence
+//   c, s        gradients of a section, in every micro-step; new weights, once a step
+//   g           sums of gradients, once a step
+//   s, g        losses of other sequences; what is validated
+//   p           activations and their gradients, from stage to stage
+//   all but g   the norm of the gradient, and the hash of the weights. With g each would count R
+//               times
 #pragma once
 
 #include <algorithm>
@@ -82,9 +82,20 @@ inline void check_tokens(const TensorParallelOptions& options, const GptConfig& 
         tp, cp, tp * cp, gpt.seq_len, kTokenChunks);
 }
 
+// Along which axes the ranks of a group differ, the fastest first.
 using Axes = std::vector<Axis>;
-/// Ranks that differ along these have the model once.
-inline const Axes kModelAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
+/// Of ranks that sum gradients in every micro-step, and each have a shard of the states.
+inline Axes shard_axes() { return {Axis::Context, Axis::Data}; }
+/// Of ranks with other sequences.
+inline Axes batch_axes() { return {Axis::Data, Axis::Replica}; }
+/// Of ranks that together have the model once.
+inline Axes model_axes() { return {Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline}; }
+/// Of all ranks, in the order of a checkpoint: model after model.
+inline Axes storage_axes() {
+  Axes axes = model_axes();
+  axes.push_back(Axis::Replica);
+  return axes;
+}
 
 /// The ranks that differ from `rank` at most in their coordinates along `axes`. The first of these
 /// is the fastest.
@@ -112,18 +123,13 @@ inline std::unique_ptr<Comm> split_along(Comm& world, const MeshShape& mesh, con
 
 /// The groups of several axes. (Those of one axis are a Mesh.)
 struct MeshGroups {
-  std::unique_ptr<Comm> shards;   ///< c, s: they sum gradients, and each has a shard of the states
-  std::unique_ptr<Comm> batch;    ///< s, g: ranks with other sequences
-  std::unique_ptr<Comm> model;    ///< all but g: together they have the model once
-  std::unique_ptr<Comm> storage;  ///< all, model after model, as a checkpoint takes them
+  std::unique_ptr<Comm> shards, batch, model, storage;
 
   MeshGroups(Comm& world, const MeshShape& mesh)
-      : shards(split_along(world, mesh, {Axis::Context, Axis::Data})),
-        batch(split_along(world, mesh, {Axis::Data, Axis::Replica})),
-        model(split_along(world, mesh, kModelAxes)),
-        storage(split_along(
-            world, mesh,
-            {Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline, Axis::Replica})) {}
+      : shards(split_along(world, mesh, shard_axes())),
+        batch(split_along(world, mesh, batch_axes())),
+        model(split_along(world, mesh, model_axes())),
+        storage(split_along(world, mesh, storage_axes())) {}
 };
 
 /// The groups, for the screen: "c, s   0 2 4 6 | 1 3 5 7 | ...".
@@ -140,9 +146,9 @@ inline std::string groups_text(const MeshShape& mesh) {
     return fmt::format("\n  {:<16} {}", name, groups);
   };
   return "\n  groups of ranks" + row("tensor", {Axis::Tensor}) + row("context", {Axis::Context}) +
-         row("context, shard", {Axis::Context, Axis::Data}) + row("replica", {Axis::Replica}) +
-         row("shard, replica", {Axis::Data, Axis::Replica}) + row("pipeline", {Axis::Pipeline}) +
-         row("all but replica", kModelAxes);
+         row("context, shard", shard_axes()) + row("replica", {Axis::Replica}) +
+         row("shard, replica", batch_axes()) + row("pipeline", {Axis::Pipeline}) +
+         row("all but replica", model_axes());
 }
 
 }  // namespace ladder

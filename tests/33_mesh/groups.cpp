@@ -26,13 +26,13 @@ TEST(MeshGroupsTest, WrittenOut) {
   EXPECT_EQ(ranks_along(kCube, 13, {Axis::Replica}), (Ranks{5, 13}));
   EXPECT_EQ(ranks_along(kCube, 13, {Axis::Data, Axis::Replica}), (Ranks{1, 5, 9, 13}));
   EXPECT_EQ(ranks_along(kCube, 13, {Axis::Pipeline}), (Ranks{13, 29}));
-  EXPECT_EQ(ranks_along(kCube, 13, kModelAxes).front(), 8);
-  EXPECT_EQ(std::ssize(ranks_along(kCube, 13, kModelAxes)), 16);
+  EXPECT_EQ(ranks_along(kCube, 13, model_axes()).front(), 8);
+  EXPECT_EQ(std::ssize(ranks_along(kCube, 13, model_axes())), 16);
 }
 
 // Every rank is in one group of each kind, at its place.
 TEST(MeshGroupsTest, AreSlicesOfAllRanks) {
-  for (const Axes& axes : {Axes{}, Axes{Axis::Context, Axis::Data}, kModelAxes}) {
+  for (const Axes& axes : {Axes{}, Axes{Axis::Context, Axis::Data}, model_axes()}) {
     std::set<std::vector<int>> groups;
     size_t size = 0;
     for (int rank = 0; rank < kCube.size(); ++rank) groups.insert(ranks_along(kCube, rank, axes));
