@@ -18,12 +18,12 @@ std::string text(const MeshShape& mesh) {
   std::string sizes;
   for (const Axis axis : kAxes)
     if (mesh[axis] > 1)
-      sizes += fmt::format("{}{} {}", sizes.empty() ? "" : ", ", axis, mesh[axis]);
+      sizes += fmt::format("{}{} {}", sizes.empty() ? "" : ", ", to_string(axis), mesh[axis]);
   return sizes.empty() ? "one rank" : sizes;
 }
 std::string names(const Axes& axes) {
   std::string all;
-  for (const Axis axis : axes) all += fmt::format("{} ", axis);
+  for (const Axis axis : axes) all += fmt::format("{} ", to_string(axis));
   return all;
 }
 template <class T>
@@ -130,10 +130,8 @@ struct Case {
   /// What the rank at `at` has of the model, in as many shards as context ranks and shards.
   ParamLayout params(const MeshCoordinate& at) const {
     const int64_t shards = int64_t{mesh[Axis::Context]} * mesh[Axis::Data];
-    return {gpt,
-            shards,
-            {at[Axis::Tensor], mesh[Axis::Tensor]},
-            {at[Axis::Pipeline], mesh[Axis::Pipeline], 1}};
+    const TensorRank tensor{at[Axis::Tensor], mesh[Axis::Tensor]};
+    return ParamLayout(gpt, shards, tensor, {at[Axis::Pipeline], mesh[Axis::Pipeline], 1});
   }
 };
 
