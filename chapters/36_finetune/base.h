@@ -122,6 +122,7 @@ class FinetuneFlags {
     if (tokenizer) own_.jinja = speller.jinja();
     run_.encoded = read_chats(run_.data, speller, own_.chat.learn, gpt.seq_len, own_.counts);
     run_.format = {.width = run_.encoded->width};
+    run_.file = std::make_shared<const InputFile>(run_.data, "--data", run_.encoded->bytes);
     if (run_.encoded->ends.size() < 10)
       throw UserError(
           "--data {}: {} of its {} chats have a target within {} tokens; legal are ten or more, of "

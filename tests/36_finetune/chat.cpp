@@ -131,9 +131,13 @@ TEST_F(ChatFile, TheMaskTravelsWithItsTokens) {
     packing.documents = true;
     packing.unpacked = unpacked;
     packing.window = 16;
-    PackedText packed(
-        {.path = "chats", .format = {.width = 4}, .seq_len = kT, .vocab = 256, .encoded = text},
-        packing);
+    PackedText packed({.path = "chats",
+                       .format = {.width = 4},
+                       .seq_len = kT,
+                       .vocab = 256,
+                       .encoded = text,
+                       .file = std::make_shared<const InputFile>("chats", "--data", text->bytes)},
+                      packing);
     BundleBatch batch(arena, packing, kRows, kRows, kT);
     RowCursor place(packing, kT);
     packed.draw(batch, place, 1, 0);
