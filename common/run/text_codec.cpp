@@ -38,7 +38,7 @@ TextCodec::TextCodec(const CodecOptions& options, const std::string& load, int64
   vocab_ = tokenizer.vocab();
   if (vocab_ > vocab)
     throw UserError("the tokenizer has {} tokens, and the model {}", vocab_, vocab);
-  encoder_ = std::make_unique<Encoder>(tokenizer);
+  encoder_ = std::make_unique<Encoder>(tokenizer, options.special);
   if (tokenizer.end_of_text) end_ = static_cast<int32_t>(*tokenizer.end_of_text);
 }
 
