@@ -62,6 +62,7 @@ ANSWERS = {
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
     "31_generate": "How can text be written a token at a time, and have the bits of the forward that trained?",
     "36_finetune": "How does a model learn to answer and to stop, and which of its weights must learn for that?",
+    "35_evaluate": "What is a model's score made of, and why must no batch change it?",
     "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",
     "25_corpus": "Which documents are worth training on, and why must a choice depend on no order?",
 }

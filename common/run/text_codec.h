@@ -25,7 +25,7 @@ struct CodecOptions {
   std::string tokenizer;
   TextTokens tokens = TextTokens::Auto;
   std::vector<std::string> stop;  ///< texts that end an answer
-  bool special = false;  ///< a text that spells a special token is that token (chapter 35)
+  bool special = false;           ///< a text that spells a special token is that token (chapter 35)
 
   void add_to(CommandLine& line);
 };
