@@ -232,9 +232,9 @@ std::vector<LogLikelihood> score(Memory& m, const RequestFile& file) {
     for (int64_t r = 0; r < R; ++r) {
       const std::span learned(pass.rows.targets.slice(r, 1).data<int32_t>(), T);
       const std::vector<LogLikelihood> of_row =
-          m.scorer(m.ctx, acts.logits.view({T, gpt.padded_vocab}),
-                   acts.norm.slice(r, 1).view({T, gpt.channels}), m.model.w.head_w, learned,
-                   file.scored_in(rows[r]));
+          m.scorer.score(m.ctx, acts.logits.view({T, gpt.padded_vocab}),
+                         acts.norm.slice(r, 1).view({T, gpt.channels}), m.model.w.head_w, learned,
+                         file.scored_in(rows[r]));
       for (size_t i = 0; i < of_row.size(); ++i) scores[rows[r][i]] = of_row[i];
     }
   }

@@ -17,10 +17,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chapters/26_packing/plan.h"
@@ -66,12 +68,19 @@ inline size_t without_blanks(std::string_view text) {
 
 class Requests {
  public:
+  using Encode = std::function<std::vector<int32_t>(const std::string&)>;
+
+  /// @param encode of a text that is not empty
+  /// @param always whether each text is read behind the prefix
   /// @param window T
+  Requests(Encode encode, int32_t prefix, bool always, int64_t window)
+      : encode_(std::move(encode)), prefix_(prefix), always_(always), T_(window) {}
+  /// @param codec must outlive it. @throws UserError
   Requests(const TextCodec& codec, const PrefixOptions& prefix, int64_t window)
-      : codec_(codec), always_(prefix.always), T_(window), prefix_(codec.encode("").front()) {
-    if (!prefix.token) return;
-    require_range("--prefix-token", *prefix.token, 0, codec.vocab() - 1);
-    prefix_ = static_cast<int32_t>(*prefix.token);
+      : Requests([&codec](const std::string& text) { return codec.encode(text); },
+                 static_cast<int32_t>(prefix.token.value_or(codec.encode("").front())),
+                 prefix.always, window) {
+    require_range("--prefix-token", prefix_, 0, codec.vocab() - 1);
   }
 
   /// A text as the model reads it; with --add-bos behind the prefix token.
@@ -126,16 +135,16 @@ class Requests {
  private:
   /// Without a prefix. An empty text has no tokens.
   std::vector<int32_t> plain(const std::string& text) const {
-    return text.empty() ? std::vector<int32_t>{} : codec_.encode(text);
+    return text.empty() ? std::vector<int32_t>{} : encode_(text);
   }
   static std::vector<int32_t> last(const std::vector<int32_t>& tokens, int64_t most) {
     return {tokens.end() - std::min(most, std::ssize(tokens)), tokens.end()};
   }
 
-  const TextCodec& codec_;
+  Encode encode_;
+  int32_t prefix_;
   bool always_;
   int64_t T_;
-  int32_t prefix_;
 };
 
 /// The requests of all tasks one after the other, as a file that bundles are filled from (26).

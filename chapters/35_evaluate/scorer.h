@@ -36,9 +36,9 @@ class Scorer {
   /// @param norm   (T,C), of a row
   /// @param learned what each of its positions learns: the token behind it
   /// @param scored which positions are scored of each text
-  std::vector<LogLikelihood> operator()(const Ctx& ctx, Tensor logits, Tensor norm, Tensor head_w,
-                                        std::span<const int32_t> learned,
-                                        const std::vector<Range>& scored) const {
+  std::vector<LogLikelihood> score(const Ctx& ctx, Tensor logits, Tensor norm, Tensor head_w,
+                                   std::span<const int32_t> learned,
+                                   const std::vector<Range>& scored) const {
     const int64_t C = norm.dim(1), Vp = logits.dim(1);
     int32_t* const targets = targets_.data<int32_t>();
     int64_t W = 0;

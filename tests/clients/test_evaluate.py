@@ -150,7 +150,7 @@ class Evaluate(unittest.TestCase):
 
         model = self.transformers.AutoModelForCausalLM.from_pretrained(self.here / folder).double().eval()
         tokenizer = self.transformers.AutoTokenizer.from_pretrained(self.here / folder)
-        model = HFLM(pretrained=model, tokenizer=tokenizer, max_length=WINDOW, batch_size=3, **how)
+        model = HFLM(pretrained=model, tokenizer=tokenizer, max_length=WINDOW, batch_size=3, logits_cache=False, **how)
         return lm_eval.simple_evaluate(model=model, tasks=tasks(self.here, names, shots), bootstrap_iters=0, log_samples=True,
                                        device="cpu")
 
