@@ -56,9 +56,14 @@ inline std::string none(std::string_view why) { return fmt::format("-: {}", why)
 /// Flags of a chapter's own layout.
 inline void add_ladder_layout(Words& words, const std::string& chapter, const Job& job,
                               const PlanLayout& l) {
-  const bool pipeline = chapter.starts_with("12") || chapter.starts_with("13");
+  const bool all = chapter.starts_with("33");
+  const bool pipeline = chapter.starts_with("12") || chapter.starts_with("13") || all;
   if (pipeline || chapter.starts_with("11")) {
-    words.degree("--tp", l.tp).degree("--pp", l.pp).degree("--dp", l.dp);
+    words.degree("--tp", l.tp).degree("--pp", l.pp);
+    if (all)
+      words.add("--cp", l.cp).add("--context", to_string(job.context)).add("--ranks", l.gpus());
+    else
+      words.degree("--dp", l.dp);
     if (l.tp > 1 && job.sequence_parallel) words.add("--sequence-parallel");
     if (pipeline && l.pp > 1) words.add("--pipeline", to_string(l.schedule));
     if (pipeline) words.degree("--chunks", l.chunks);

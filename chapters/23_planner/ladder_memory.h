@@ -4,7 +4,9 @@
 // rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks split
 // sequences, with ZeRO's stage 2. Where one replica's ranks split layers it is 11, where they split
 // stages 12, 30 where groups of ranks have all shards, and 13 for more than one of these, with
-// ZeRO's stage 1. What no chapter runs has a dash.
+// ZeRO's stage 1. Where ranks split sequences beside layers or stages it is 33: its gradients are
+// in shards, too, which the layout calls stage 1 where there are stages. What no chapter runs has a
+// dash.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,7 @@
 #include "chapters/22_expert_parallel/expert_parallel.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/legal.h"
+#include "chapters/33_mesh/mesh_groups.h"
 #include "common/run/backend.h"
 #include "common/run/options.h"
 #include "kernels/limbs.h"
@@ -40,10 +43,11 @@ namespace ladder::planner {
 /// The chapter that runs a layout; "": none does.
 inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
   const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
-  if (l.cp > 1)
-    return l.tp * l.pp == 1 && l.zero == 2 && !job.precision.fp8() && !job.gpt.has_experts()
-               ? "20_context_parallel"
-               : "";
+  if (l.cp > 1) {
+    if (job.precision.fp8() || job.gpt.has_experts()) return "";
+    if (l.tp * l.pp == 1) return l.zero == 2 ? "20_context_parallel" : "";
+    return l.zero == (l.pp > 1 ? 1 : 2) ? "33_mesh" : "";
+  }
   if (job.gpt.has_experts()) {
     if (l.tp * l.pp > 1 || job.precision.fp8()) return "";
     return l.dp == 1 ? "21_moe" : l.zero == 2 ? "22_expert_parallel" : "";
@@ -75,7 +79,7 @@ class LadderMemory {
 
   /// Of a rank of that stage. @throws UserError as the chapter would
   MemoryBytes of(int64_t stage) const {
-    if (l_.cp > 1) return of_context();
+    if (l_.cp > 1) return l_.tp * l_.pp > 1 ? of_full_mesh(stage) : of_context();
     if (job_.gpt.has_experts() && l_.dp > 1) return of_experts();
     if (l_.tp * l_.pp == 1) return of_shares();
     return ladder_chapter(job_, l_) == "11_tensor_parallel" ? of_tensor() : of_mesh(stage);
@@ -191,12 +195,51 @@ class LadderMemory {
     return {.tp = static_cast<int>(l_.tp), .sequence_parallel = job_.sequence_parallel};
   }
 
-  /// Chapter 13, and 12 without tensor ranks.
-  MemoryBytes of_mesh(int64_t s) const {
+  PipelineOptions pipeline() const {
     PipelineOptions options;
     options.pp = static_cast<int>(l_.pp);
     options.kind = l_.schedule;
     if (l_.chunks > 1) options.chunks = static_cast<int>(l_.chunks);
+    return options;
+  }
+
+  /// Chapter 33.
+  MemoryBytes of_full_mesh(int64_t s) const {
+    const PipelineOptions options = pipeline();
+    ContextOptions context{.way = job_.context};
+    context.cp = static_cast<int>(l_.cp);
+    context.degree(job_.gpt, l_.tp);
+    check_tokens(tensor(), job_.gpt, l_.tp, l_.cp);
+    const LocalTokens own = context.local_tokens(job_.gpt,
+                                                 {{Axis::Tensor, static_cast<int>(l_.tp)},
+                                                  {Axis::Context, context.cp},
+                                                  {Axis::Data, static_cast<int>(l_.dp)},
+                                                  {Axis::Pipeline, options.pp}},
+                                                 0);
+    const int64_t micro = context.micro(micro_);
+    const GptConfig gpt = local_part(job_.gpt, l_.cp);
+    const StageLayout stage(options, gpt, s, options.pipeline(job_.gpt, l_.pp, GA_));
+    const ParamLayout params(job_.gpt, l_.cp * l_.dp, {0, l_.tp}, stage.position),
+        shard = params.shard(0);
+    const Recompute recompute(l_.recompute, stage.model_chunk.layers, /*at_once=*/false);
+    const ActivationPlan acts =
+        tensor().plan(stage.plan(job_.precision.plan(), recompute), gpt, l_.tp);
+    const int ranks = static_cast<int>(l_.cp * l_.dp);
+    MemoryBytes bytes = common(shard, own.size());
+    bytes[Mem::Activation] += 4 * share_;
+    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    bytes[Mem::Comm] = CommStream::bytes(ranks, params.largest_section());
+    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
+    ContextParallel::add_bytes(bytes, context.way, ContextShape(own, job_.gpt, acts.dtype, l_.tp),
+                               micro);
+    TensorParallel::add_bytes(bytes, gpt, acts, micro, kTokenChunks / l_.cp);
+    Stage::add_bytes(bytes, stage, acts, micro);
+    return bytes;
+  }
+
+  /// Chapter 13, and 12 without tensor ranks.
+  MemoryBytes of_mesh(int64_t s) const {
+    const PipelineOptions options = pipeline();
     const StageLayout stage(options, job_.gpt, s, options.pipeline(job_.gpt, l_.pp, GA_));
     const ParamLayout params(job_.gpt, l_.dp, {0, l_.tp}, stage.position), shard = params.shard(0);
     const Recompute recompute(l_.recompute, stage.model_chunk.layers, /*at_once=*/false);

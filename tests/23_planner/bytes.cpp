@@ -131,10 +131,21 @@ TEST_F(PlannedBytes, OfSharedSequences) {
                "--gpus 4 --tp 1 --pp 1 --dp 2 --zero 2", "--ranks 4", /*micro=*/1);
 }
 
+TEST_F(PlannedBytes, OfAllAxes) {
+  const std::string both = "--model llama-nano --seq-len 128 --layers 4 --batch 4 --cp 2 ";
+  for (const std::string way : {"gather", "ring"})
+    expect_all("33_mesh", both + "--tp 2 --context " + way,
+               "--gpus 8 --dp 2 --pp 1 --zero 2 --no-sequence-parallel", "--ranks 8", /*micro=*/1);
+  expect_all("33_mesh", both + "--tp 2 --pp 2", "--gpus 16 --dp 2 --zero 1 --schedule 1f1b",
+             "--ranks 16 --sequence-parallel", /*micro=*/1);
+  expect_all("33_mesh", both + "--tp 1 --pp 2", "--gpus 4 --dp 1 --zero 1 --schedule zb-h1",
+             "--ranks 4 --pipeline zb-h1", /*micro=*/1);
+}
+
 TEST_F(PlannedBytes, ADashWhereNoChapterRunsThat) {
-  for (const std::string layout :
-       {"--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 2", "--gpus 2 --tp 1 --dp 1 --pp 1 --cp 2",
-        "--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 0"})
+  for (const std::string layout : {"--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 2",
+                                   "--gpus 4 --tp 2 --dp 1 --pp 1 --cp 2 --zero 0",
+                                   "--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 0"})
     EXPECT_TRUE(planned(kNano + " --micro-batch 1 --recompute none " + layout).is_null()) << layout;
 }
 

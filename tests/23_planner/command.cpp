@@ -60,6 +60,8 @@ TEST_F(PlannedCommand, OfLadderStartsTheSameRun) {
                    "--chunks 2",
            "--model llama-nano --seq-len 128 --batch 4 --micro-batch 1 --recompute none --gpus 4 "
            "--tp 1 --pp 1 --cp 2 --zero 2 --context ring",
+           "--model llama-nano --seq-len 128 --batch 4 --micro-batch 1 --recompute none --gpus 16 "
+           "--tp 2 --pp 2 --cp 2 --dp 2 --zero 1 --schedule 1f1b --context gather",
            "--model moe-nano --batch 8 --micro-batch 1 --recompute none --gpus 4 --tp 1 --pp 1 "
            "--cp 1 "
            "--zero 2 --ep 2"}) {
@@ -79,7 +81,7 @@ TEST_F(PlannedCommand, OfLadderStartsTheSameRun) {
 TEST_F(PlannedCommand, WhatAProgramLacksIsADash) {
   const std::string layout = "--gpus 16 --batch 64 --model llama3-8b ";
   for (const auto& [name, flags, why] :
-       {std::tuple{"Ladder", "--tp 2 --pp 1 --cp 2", "no chapter runs such a layout"},
+       {std::tuple{"Ladder", "--tp 2 --pp 1 --cp 2 --zero 1", "no chapter runs such a layout"},
         {"Megatron-LM", "--pp 2 --schedule zb-h1", "it has no schedule zb-h1"},
         {"torchtitan", "--zero 1 --cp 1", "it shards parameters, too"},
         {"torchtitan", "--zero 3 --recompute every:2", "its recomputation knows none, full"},
