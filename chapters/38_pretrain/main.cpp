@@ -1,6 +1,6 @@
 // 38_pretrain: what a real run wants, in one program. Chapters 27, 28, 29, 30 and 32 merged:
-// documents of several sources in order, saves beside training, a monitor that goes back, shards
-// with replicas, Muon.
+// documents of several sources in order, saves beside training, a monitor after whose alarm the run
+// goes back, shards with replicas, Muon.
 
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
@@ -141,13 +141,13 @@ struct Memory {
   Staging staging{arena, o.async, weights.master, optimizer.tensors()};
   LossScaler scaler{o.loss_scale, o.precision};
   SpikeGuard guard{o.spike_guard};
-  // Sums of N ranks, not of S: replicas have streams of their own.
+  // Sums over N ranks, not over S: each replica has a residual stream of its own.
   ParamLayout watched{layout.gpt, layout.N};
   Watch watch{arena, watched, layout.local, o.precision.dtype(), layout.stream, o.watch};
   Rewinds rewinds{o.rewind};
   Detectors detectors{o.alarms, rewinds.on(), o.precision};
   BatchNumbers batches{o.rewind};
-  int64_t next_batch = 0;  // the one that `place` stands before
+  int64_t next_batch = 0;  // number of the batch that the next draw gives
   // This rank's share, and a loss for each turn of all ranks.
   BundleBatch batch{arena, o.packing, layout.share, layout.micro, layout.gpt.seq_len};
   Tensor losses =
@@ -317,7 +317,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   m.replica_stream.begin_step();
   m.watch.begin(m.ctx, step);
   const int64_t number = m.batches.advance_to(step);
-  // An order has no gaps: what is skipped is read, and dropped.
+  // An order has no gaps: the rows of a skipped batch are read, and dropped.
   for (; m.next_batch <= number; ++m.next_batch) text.draw(m.batch, m.place, m.next_batch);
   m.last = m.batch.counts();
   m.packed += m.last;
@@ -360,7 +360,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   const float lr = layout.schedule.lr(step);
   std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) bad = m.guard.judge(loss, norm);
-  // A copy counts once: other shard groups have the same tensors.
+  // Only the first shard group adds its tensors: those of the others are copies.
   if (layout.place.group() == 0) m.watch.before(m.ctx, grads, m.weights.master);
   if (bad.empty()) {
     clip_global_norm(m.ctx, grads.tensor, norm, o.clip.clip);
