@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Merges branches of the tree of chapters into one program, as docs/composing.md explains.
 
-    scripts/compose.py 28 30 [--build DIR]   writes DIR/composed/28_30.cpp, says what it leaves to you, and
-                                             tries a pair that leaves nothing; a third chapter joins the result
+    scripts/compose.py 28 30 [--build DIR]   writes DIR/composed/28_30.cpp, says how many conflicts are left to
+                                             you, and tries a pair that leaves none; a third chapter joins the result
     scripts/compose.py --all [--build DIR]   every pair; writes docs/results/composing.md
 
 The base is the nearest chapter that both descend from. Lines are merged first, by `git merge-file`; then,
-inside each conflict, words. The name of the program is the first chapter's. What is left stands in the
-program between marks of a conflict. To try a pair is to run it with one idea alone, whose chapter must
-write the same trace; and with both, where one of them changes no bit of the other's.
+inside each conflict, words. The name of the program is the first chapter's. A conflict that is left stands in
+the program between marks. To try a pair is to run it with one idea alone: the trace must be that of the idea's
+chapter. If one idea is a layout, which changes no bit, the pair also runs with both.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A real run with chapter 38's program, from texts to a model that writes: three sources, duplicates
 # removed, a tokenizer, packed documents in order, four ranks in two shard groups, Muon, saves beside
-# training, curves for TensorBoard. On the way a bad batch raises an alarm, and a rank is killed.
+# training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A rank is
+# killed, too, and the run goes on with two ranks: three cannot be two shard groups.
 #
-#   scripts/pretrain.sh [--steps N]     N is 1,500 if not given: some twenty minutes on two cores
+#   scripts/pretrain.sh [--steps N]     N is 1,500 if not given: about twenty minutes on two cores
 #
 # After a stop the same command goes on from the last checkpoint. Results lie in runs/pretrain/.
 set -euo pipefail
@@ -23,14 +24,14 @@ cmake --build --preset cpu --parallel "$(nproc)" --target ch24_tokenizer ch25_co
 bin=build/cpu/bin runs=runs/pretrain
 mkdir -p "$runs"
 
-# Open MPI asks root, who owns most containers, to say so twice.
+# In most containers one is root. Open MPI refuses to run as root, unless both variables allow it.
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 
 show() { printf '\n== %s\n' "$*"; "$@"; }
 
 # Three sources: verses, stories, and the pages of this project.
 if [[ ! -f $runs/tokens/pages.idx ]]; then
-  rm -rf "$runs/raw" "$runs/kept" "$runs/tokens" "$runs/bpe"  # what an earlier stop has left half
+  rm -rf "$runs/raw" "$runs/kept" "$runs/tokens" "$runs/bpe"  # half-made files of a run that was stopped
   bash scripts/text.sh "$runs/bible.txt"
   bash scripts/text.sh --grammar "$runs/stories.txt"
   cat chapters/*/README.md docs/*.md >"$runs/pages.txt"
@@ -55,7 +56,7 @@ PYTHON
   done
 fi
 
-# A rank dies when a third of the steps is done, once.
+# Kills a rank when a third of the steps is done, once.
 kill_a_rank() {
   until [[ -f $runs/killed ]]; do
     sleep 1
