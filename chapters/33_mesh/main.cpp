@@ -1,5 +1,5 @@
-// 33_mesh: all axes at once. Ranks share layers, sequences, the batch and its states, copies, and
-// stages: chapters 13, 20 and 30 in one loop.
+// 33_mesh: all axes at once, chapters 13, 20 and 30 in one loop. Ranks split layers, sequences, the
+// batch with its gradients and states, and the depth. Replicas are copies of all that.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -63,8 +63,8 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// A rank holds its part of each layer of some blocks, a shard of their gradients and optimizer
-/// states, and the activations of its tokens of the micro-batches in flight.
+/// A rank holds its part of each layer of some blocks, and a shard of their gradients and optimizer
+/// states. Of the micro-batches in flight it holds the activations of its own tokens.
 struct Layout {
   const Options& o;
   int rank;
@@ -99,7 +99,7 @@ struct Layout {
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_tokens(o.tp, gpt, tp, cp); }
 
-  /// How often a step computes attention of a block again, for one sequence.
+  /// Attentions of blocks that a step computes again, for one sequence.
   int64_t attention_again() const {
     return stage.times_again() * stage.position.chunks * recompute.attention_again();
   }
@@ -325,8 +325,9 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
   backward(m, f, action);
 }
 
-/// Every rank gets the losses of all sequences: from the last stage, of each micro-step from the
-/// shards, then from the replicas. m.losses then has them in the order of the batch.
+/// Gives every rank the losses of all sequences, in m.losses, in the order of the batch. The last
+/// stage sends its own to the other stages. Then shards gather those of each micro-step, and at the
+/// end replicas gather all.
 void gather_losses(const Layout& layout, Memory& m) {
   const int64_t MBS = layout.micro, S = layout.S, first = layout.place.first_of_group(layout.share);
   m.mesh[Axis::Pipeline].broadcast(m.local_losses, layout.stage.last());
@@ -366,7 +367,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  // Over all that have the model once: replicas would count each gradient R times.
+  // Over ranks that have the model once: with replicas each gradient would count R times.
   const double norm = grad_norm(m.ctx, grads, layout.local, m.limbs, m.groups.model.get());
 
   const float lr = layout.schedule.lr(step);

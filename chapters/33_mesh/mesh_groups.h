@@ -10,8 +10,8 @@
 //   p   pipeline   its layers (12)
 //
 // The axes are in the order of how often their ranks exchange: tensor ranks four times a block and
-// micro-batch, context ranks twice; shards sum each section once a micro-batch; replicas sum once a
-// step. Stages send one tensor a micro-batch, and they compute meanwhile.
+// micro-batch, context ranks three times (--context gather); shards sum each section once a
+// micro-batch; replicas sum once a step. Stages send a tensor a micro-batch and compute meanwhile.
 //
 // Six groups of a rank say where each number travels. Of a group, all coordinates but those named
 // here are alike:
