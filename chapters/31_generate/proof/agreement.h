@@ -3,9 +3,9 @@
 // It also measures how near the draft is to the model where its proposals met the model: 1 - TV,
 // where TV is half the sum over tokens of |p - q|. That is the share that rejection sampling keeps,
 // and no way to draw from both distributions agrees more often. Beside it stands how often another
-// way to draw would agree: tokens lie one behind the other on [0, 1), the most likely first, each as
-// long as its probability, and one number u for both models chooses. If an early token has another
-// length, all behind it move.
+// way to draw would agree: tokens lie one behind the other on [0, 1), the most likely first, each
+// as long as its probability, and one number u for both models chooses. If an early token has
+// another length, all behind it move.
 #pragma once
 
 #include <algorithm>
