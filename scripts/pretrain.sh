@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A real run with chapter 38's program, from texts to a model that writes: three sources, duplicates
 # removed, a tokenizer, packed documents in order, four ranks in two shard groups, Muon, saves beside
-# training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A rank is
-# killed, too, and the run goes on with two ranks: three cannot be two shard groups.
+# training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A
+# rank is killed, too, and the run goes on with two ranks: three cannot be two shard groups.
 #
 #   scripts/pretrain.sh [--steps N]     N is 1,500 if not given: about twenty minutes on two cores
 #
