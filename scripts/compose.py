@@ -32,7 +32,7 @@ IDEAS = {14: ("--agc 0.01", False), 15: ("--ranks 2 --noise-scale", True), 16: (
          22: ("--model llama-nano --experts 4 --experts-per-token 2 --ranks 2 --ep 2", False),
          26: ("--documents --end-of-text 10", False), 27: ("--documents --end-of-text 10 --ranks 2", False),
          28: ("--ranks 2 --save FOLDER --save-every 2 --async", True), 29: ("--watch-every 2 --events FOLDER", True),
-         30: ("--ranks 4 --replicas 2", True), 32: ("--optimizer muon", False), 34: ("--mup 32,2", False)}
+         30: ("--ranks 4 --replicas 2", True), 32: ("--optimizer muon", False), 33: ("--ranks 4 --tp 2", True), 34: ("--mup 32,2", False)}
 MARKS = ("<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
 WORD = re.compile(r"\w+|\n *| +|[^\w\s]")
 
@@ -224,7 +224,7 @@ def main():
     parser.add_argument("--build", type=Path, default=ROOT / "build/cpu")
     words = parser.parse_args()
     table = chapter_tree.chapters()
-    branches = {name[:2]: name for name, row in table.items() if row.trains and not row.in_trunk}
+    branches = {name[:2]: name for name in table if int(name[:2]) in IDEAS}
     if not (words.build / "CMakeCache.txt").is_file():
         parser.error(f"--build {words.build}: legal is a folder that cmake has configured")
     if words.all == bool(words.chapters) or words.chapters and len(set(words.chapters) & set(branches)) != max(2, len(words.chapters)):
