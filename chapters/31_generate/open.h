@@ -1,4 +1,5 @@
-// A model that is only read: its weights, its cache, and the decoder that reads both.
+// A model that is only read; and with a cache and the decoder that reads both, one that writes
+// text.
 #pragma once
 
 #include <optional>
@@ -13,34 +14,21 @@
 
 namespace ladder {
 
-struct Generator {
+struct OpenModel {
   const GptConfig config;
   ParamLayout layout{config};
   Weights weights;
+  GptTensors w = layout.view(weights.compute);
   Balance balance;  ///< biases of routers
-  std::optional<KvCache> cache;
-  Decoder decoder;
 
-  Generator(Arena& arena, const GptConfig& config_, const PrecisionOptions& precision,
-            const BatchSize& batch, PassSize pass)
-      : config(config_),
-        weights(arena, layout.size(), precision),
-        balance(arena, config, {}),
-        cache(batch.whole ? std::nullopt
-                          : std::optional<KvCache>(std::in_place, arena, config, batch.places,
-                                                   batch.window, precision.dtype())),
-        decoder(arena, config, layout.view(weights.compute), balance, cache ? &*cache : nullptr,
-                pass, precision.dtype()) {}
+  OpenModel(Arena& arena, const GptConfig& config_, const PrecisionOptions& precision)
+      : config(config_), weights(arena, layout.size(), precision), balance(arena, config, {}) {}
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config,
-                        const PrecisionOptions& precision, const BatchSize& batch, PassSize pass) {
+                        const PrecisionOptions& precision) {
     const int64_t P = ParamLayout(config).size();
-    const Dtype dtype = precision.dtype();
     bytes[Mem::Param] += Weights::param_bytes(P, precision);
     bytes[Mem::Master] += Weights::master_bytes(P, precision);
     bytes[Mem::Optim] += Balance::bytes(config);
-    if (!batch.whole)
-      bytes[Mem::Activation] += KvCache::bytes(config, batch.places, batch.window, dtype);
-    Decoder::add_bytes(bytes, config, pass, dtype, !batch.whole);
   }
 
   /// @throws UserError
@@ -52,6 +40,27 @@ struct Generator {
                      .optim = {},
                      .others{named_state("router_bias", balance)}});
     weights.refresh(ctx);
+  }
+};
+
+struct Generator : OpenModel {
+  std::optional<KvCache> cache;
+  Decoder decoder;
+
+  Generator(Arena& arena, const GptConfig& config_, const PrecisionOptions& precision,
+            const BatchSize& batch, PassSize pass)
+      : OpenModel(arena, config_, precision),
+        cache(batch.whole ? std::nullopt
+                          : std::optional<KvCache>(std::in_place, arena, config, batch.places,
+                                                   batch.window, precision.dtype())),
+        decoder(arena, config, w, balance, cache ? &*cache : nullptr, pass, precision.dtype()) {}
+  static void add_bytes(MemoryBytes& bytes, const GptConfig& config,
+                        const PrecisionOptions& precision, const BatchSize& batch, PassSize pass) {
+    const Dtype dtype = precision.dtype();
+    OpenModel::add_bytes(bytes, config, precision);
+    if (!batch.whole)
+      bytes[Mem::Activation] += KvCache::bytes(config, batch.places, batch.window, dtype);
+    Decoder::add_bytes(bytes, config, pass, dtype, !batch.whole);
   }
 };
 

@@ -15,6 +15,7 @@
 #include "chapters/35_evaluate/scores.h"
 #include "common/model/config.h"
 #include "common/model/parts.h"
+#include "common/run/logits.h"
 #include "kernels/arena.h"
 #include "kernels/transfer.h"
 #include "kernels/tree.h"
@@ -56,12 +57,12 @@ class Scorer {
     const HostCopy host = HostCopy::of(ctx, logits);
 
     std::vector<LogLikelihood> scores(scored.size());
-    std::vector<float> values(static_cast<size_t>(vocab_));
     int64_t w = 0;
     for (size_t text = 0; text < scored.size(); ++text)
       for (const int64_t end = w + scored[text].size(); w < end; ++w) {
-        widen_row(host.tensor(), w, values);
-        const auto most = std::ranges::max_element(values) - values.begin();  // the first of equals
+        const std::vector<float> values = row_of(host.tensor().slice(w, 1));
+        const auto end_of_tokens = values.begin() + vocab_;  // behind it lies padding
+        const auto most = std::max_element(values.begin(), end_of_tokens) - values.begin();
         scores[text] +=
             {.sum = -losses.data<float>()[w], .greedy = most == targets[w], .tokens = 1};
       }

@@ -37,11 +37,9 @@ class Writer {
     std::set<How> groups;
     for (const Task& task : tasks)
       if (task.kind == TaskKind::Generate) groups.emplace(task.until, task.max_tokens);
-    const MemoryBytes own = Decoder::bytes(gpt, size.pass(), dtype, true);
-    bytes[Mem::Activation] += own[Mem::Activation] +
-                              KvCache::bytes(gpt, size.places, size.window, dtype) +
+    Decoder::add_bytes(bytes, gpt, size.pass(), dtype, true);
+    bytes[Mem::Activation] += KvCache::bytes(gpt, size.places, size.window, dtype) +
                               std::ssize(groups) * AnswerBatch::bytes(size);
-    bytes[Mem::Workspace] += own[Mem::Workspace];
   }
 
   /// Fills the texts of the outcomes. @throws UserError that names the line

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/comm/comm.h"
 #include "common/model/layout.h"
 #include "common/save/checkpoint.h"
 #include "kernels/arena.h"
