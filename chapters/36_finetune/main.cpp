@@ -1,5 +1,5 @@
-// 36_finetune: a model learns to answer. Its rows are chats of which only the answers are learned,
-// and with --lora-rank only adapters beside its weights learn.
+// 36_finetune: a model learns to answer. Rows hold chats, of which only the answers are learned.
+// With --lora-rank only adapters learn, which lie beside the model's weights.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -95,7 +95,7 @@ struct Memory {
   Frozen frozen{arena, layout.gpt, o.lora, o.precision};
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   Weights weights{arena, layout.params.size(), o.precision};
-  GptTensors w = frozen.with(layout.params, weights.compute);  // the latter, seen as a model
+  GptTensors w = frozen.with(layout.params, weights.compute);  // all that the model reads
   Lora lora{arena, o.lora, layout.gpt, layout.rows, o.precision.dtype()};
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
