@@ -1,6 +1,6 @@
 // --base: the model that a run begins with. Its folder says which model it is, and which tokenizer
-// its texts have. A --data that is called *.jsonl is read as chats of these tokens. Any other is
-// read as chapter 27 reads it, without sources.
+// its texts have. A --data that is called *.jsonl is read as chats of these tokens. Any other
+// --data is read as in chapter 27, without sources.
 #pragma once
 
 #include <map>
@@ -45,8 +45,8 @@ struct BaseOptions {
   }
 };
 
-/// The flags of this chapter. Their check() comes before that of RunOptions, to which it gives
-/// model, tokenizer and tokens.
+/// The flags of this chapter. Their check() runs before the one of RunOptions, and gives model,
+/// tokenizer and tokens to RunOptions.
 class FinetuneFlags {
  public:
   FinetuneFlags(BaseOptions& own, LoraOptions& lora, PackOptions& packing, RunOptions& run)
@@ -136,8 +136,8 @@ class FinetuneFlags {
   RunOptions& run_;
 };
 
-/// Files of a checkpoint that no other chapter writes: the tokenizer's second one, with the
-/// template, and for an adapter what peft wants to know.
+/// Files of a checkpoint that no other chapter writes: the tokenizer's configuration with the
+/// chat template, and for an adapter what peft wants to know.
 inline std::map<std::string, std::string> further_files(const BaseOptions& base,
                                                         const LoraOptions& lora,
                                                         const RunOptions& run,
@@ -153,7 +153,7 @@ inline std::map<std::string, std::string> further_files(const BaseOptions& base,
 }
 
 /// The weights of --base that do not learn: in the precision of the run, with no master, gradient
-/// or state. All weights learn without adapters, and then there are none.
+/// or state. Without adapters all weights learn, and this has none.
 class Frozen {
  public:
   Frozen(Arena& arena, const GptConfig& gpt, const LoraOptions& lora,
@@ -169,7 +169,7 @@ class Frozen {
     if (precision.narrow()) bytes[Mem::Staging] += 4 * P;
   }
 
-  /// The base, and the adapters that learn; or the model that learns.
+  /// What the model reads: the base and the adapters in `weights`, or without adapters `weights`.
   GptTensors with(const ParamLayout& learned, Tensor weights) const {
     GptTensors w = params_ ? layout_.view(params_) : GptTensors{};
     for (int64_t s = 0; s < learned.sections(); ++s)
@@ -220,7 +220,7 @@ class Frozen {
   Tensor params_;
 };
 
-/// As load_or_init; a run whose weights all learn begins with those of --base.
+/// As load_or_init; but a run without --load whose weights all learn begins with those of --base.
 inline int64_t load_or_begin(const Ctx& ctx, const RunOptions& run, const std::string& base,
                              const TrainingState& state) {
   const bool own = !run.load.empty() || base.empty() || state.gpt.adapter_rank > 0;

@@ -12,7 +12,7 @@
 //
 // What is learned is what the model must write itself: the text of the assistant, and the token
 // that ends it. Without that token in the loss the model would never stop. All other tokens are
-// read, and are the target of nobody. They stay in the row: a mask is no gap.
+// read, and no position learns them. They stay in the row: a mask leaves no gap.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ struct ChatTokens {
     tokens.resize(std::min(tokens.size(), most));
     learned.resize(tokens.size());
   }
-  /// The first token is nobody's target.
+  /// The first token does not count: no position has it as its target.
   bool has_target() const {
     return std::find(learned.begin() + 1, learned.end(), true) != learned.end();
   }
@@ -110,13 +110,13 @@ class Speller {
     chat.add(std::span(&end_, 1), answer);
     if (chatml_) chat.add(encode("\n"), all);
   }
-  /// Adds what comes before the text of a message: behind it an answer is to be written.
+  /// Adds what comes before the text of a message. An answer is written behind it.
   void open(ChatTokens& chat, const std::string& role, bool learn = false) {
     if (chatml_) chat.add(std::span(&start_, 1), learn);
     chat.add(encode(chatml_ ? role + "\n" : role + ":\n"), learn);
   }
 
-  /// The same in the language of transformers' templates.
+  /// The template in Jinja, the language of transformers' templates.
   std::string jinja() const {
     const std::string content = "{% generation %}{{ message['content'] + END }}{% endgeneration %}";
     std::string text =
@@ -165,7 +165,7 @@ class Speller {
   int32_t start_ = 0, end_ = 0;
 };
 
-/// What became of the lines of a file.
+/// What became of the chats of a file.
 struct ChatCounts {
   int64_t chats = 0;
   int64_t cut = 0;         ///< longer than a row: their end is left out

@@ -3,21 +3,22 @@
 //
 //   y = W x + s B A x        A (r,K), B (N,r), s = alpha / r; with --lora-rslora alpha / sqrt(r)
 //
-// A begins uniform in +-1 / sqrt(K), and B with zeros: the first loss is that of the base. Let u =
-// A x and v = B^T dy; both have r numbers a token. Then
+// The rank r is small beside N and K. A begins uniform in +-1 / sqrt(K), and B with
+// zeros: the first loss is that of the base. Let u = A x and v = B^T dy; both have r numbers a
+// token. Then
 //
 //   dB = s dy u^T,   dA = s v x^T,   dx = W^T dy + s A^T v
 //
-// W has no gradient, and none is computed: so it has no state either. u is not kept. Backward
-// computes it again from x, which forward keeps anyway.
+// The gradient of W is not computed, so W has no state either. u is not kept. Backward computes it
+// again from x, which forward keeps anyway.
 //
-// Three layers of a LLaMA (q, k, v) are one matrix here, and so are gate and up. Each has an A of
-// its own, so the A of a row decides what it reads. A stack holds them in one product:
+// Three layers of a LLaMA (q, k, v) are one matrix here, and so are gate and up. Each layer has an
+// A of its own, so a row of B must read the A x of its own layer. A stack has them in one product:
 //
 //   A = [A_q; A_k; A_v] (3r,K)       B (N,3r): the row of a key has its numbers in columns r..2r-1,
 //                                    and zeros elsewhere
 //
-// Zeros stay zeros if their gradient is zero: keep_stacks_apart() sets it so.
+// These zeros stay if their gradient is zero: keep_stacks_apart() makes it zero.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ struct LoraOptions {
              {.needs = {"--lora-rank"}});
     line.add("--lora-rslora", rslora, "alpha / sqrt(r) instead", {.needs = {"--lora-rank"}});
   }
-  /// Takes what --load says of its adapter, if that is one. @throws UserError
+  /// If --load is an adapter, takes what its folder says of it. @throws UserError
   void check(const std::string& load) {
     if (!(alpha >= 0 && alpha <= 1e6))
       throw UserError("--lora-alpha must be from 0 to 1000000, not {}", alpha);
@@ -77,7 +78,7 @@ struct LoraOptions {
   }
 
   bool on() const { return rank > 0; }
-  /// s.
+  /// s of the formula above.
   float scale() const {
     const auto r = static_cast<double>(rank);
     return static_cast<float>(own_alpha() / (rslora ? std::sqrt(r) : r));
@@ -133,7 +134,7 @@ inline nlohmann::json adapter_config(const LoraOptions& lora, const GptConfig& g
           {"inference_mode", true}};
 }
 
-/// The arithmetic of adapters. A block without adapters is that of chapter 06.
+/// The arithmetic of adapters. A block without adapters is computed as in chapter 06.
 class Lora {
  public:
   /// @param rows of a micro-batch at most
@@ -150,7 +151,8 @@ class Lora {
                         : 0;
   }
 
-  /// As the functions of common/model/parts.h.
+  /// Like the functions of the same names in common/model/parts.h. Rotary positions turn q and k
+  /// after the adapter has added its product to them.
   void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
                     const BlockTensors& p) const {
     if (!p.adapters.qkv.a) return ladder::attn_forward(ctx, product, saved, inp, p.attn);
@@ -201,7 +203,7 @@ class Lora {
   }
 
  private:
-  /// Numbers a token that the widest stack makes, and those of the widest layer.
+  /// How many numbers a token has in the widest u, and on the wider side of the widest layer.
   static int64_t narrow(const GptConfig& gpt, const LoraOptions& options) {
     return (family(gpt) == Family::Llama ? 3 : 1) * options.rank;
   }
@@ -249,8 +251,8 @@ class Lora {
   Tensor narrow_, product_;
 };
 
-/// Calls f(b, there): element `there` of B is one of another layer's. A row of B has its numbers in
-/// the columns of the layer that Hugging Face has it in.
+/// Calls f(i) for each element i of a stack's B that must stay zero. A row of B has its numbers in
+/// the columns of the layer to which Hugging Face counts that row.
 template <class F>
 void for_others(const ParamSpec& b, const GptConfig& adapters, F&& f) {
   const int64_t r = adapters.adapter_rank, columns = b.shape.dims[1];
@@ -274,8 +276,8 @@ inline void keep_stacks_apart(const Ctx& ctx, Tensor grads, const ParamLayout& l
   host.send();
 }
 
-/// W += s B A for every layer, rounded once. Both in host memory, F32. @param base of the whole
-/// model
+/// W += s B A for every layer with an adapter, rounded once. Tensors are F32, in host memory.
+/// @param base the weights of the whole model
 inline void merge(Tensor base, const ParamLayout& whole, Tensor adapters, const ParamLayout& layout,
                   float scale) {
   const GptTensors w = whole.view(base), ab = layout.view(adapters);

@@ -1,5 +1,5 @@
 // What fine-tuning changes, in one short file: which targets count, and an adapter beside a frozen
-// matrix. Errors that people made give other numbers.
+// matrix. Errors that people made are seen to give other numbers.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/36_finetune/toy.cpp -o toy && ./toy
 //
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-/// A chat: position i reads token i and learns token i + 1. A token that is learned where it is a
-/// target stands in upper case; '.' is the token that ends an answer.
+/// A chat between a user (u:) and an assistant (a:). Position i reads token i and learns token
+/// i + 1. Targets that are learned stand in upper case; '.' is the token that ends an answer.
 const std::vector<std::string> chats{"u:hi,a:HO.", "u:one?a:YES.u:b,a:NO.",
                                      "u:go on,a:A.LONG.END."};
 
