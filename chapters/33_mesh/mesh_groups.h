@@ -13,7 +13,7 @@
 // micro-batch, context ranks three times (--context gather); shards sum each section once a
 // micro-batch; replicas sum once a step. Stages send a tensor a micro-batch and compute meanwhile.
 //
-// Six groups of a rank say where each number travels. Of a group, all coordinates but those named
+// Seven groups of a rank say where each number travels. Of a group, all coordinates but those named
 // here are alike:
 //
 //   t           products inside a block; with --sequence-parallel also sums of norms
