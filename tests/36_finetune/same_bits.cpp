@@ -101,21 +101,21 @@ TEST_F(Finetune, AMergedModelHasTheLossOfItsAdapter) {
 TEST_F(Finetune, RefusesWhatDoesNotFit) {
   save_base("--model tiny");
   const auto refused = [&](const std::string& flags, const std::string& says) {
-    const Ended ended = run("36_finetune", small_run("--model tiny " + flags));
+    const Ended ended = run("36_finetune", small_run(flags));
     EXPECT_EQ(ended.status, 2) << flags;
     EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
   };
   refused(kChats + "--layers 2", "--layers with --base, which says what the model is");
-  refused("--data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
+  refused("--model tiny --data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
   refused(kChats + "--lora-alpha 2", "--lora-alpha needs --lora-rank");
   refused(kChats + "--lora-rank -1", "--lora-rank must be from 0 to");
   refused(kChats + "--end-of-text 10", "--end-of-text with chats");
   refused(kChats + "--seq-len 12", "of its 60 chats have a target within 13 tokens");
-  refused("--base gone --data chats.jsonl", "--base gone: no such directory");
+  refused("--model tiny --base gone --data chats.jsonl", "--base gone: no such directory");
   train("36_finetune", kChats + "--lora-rank 4 --steps 1 --save adapter");
   refused(kChats + "--lora-rank 2 --load adapter",
           "r 4, lora_alpha 4, use_rslora false; legal are");
-  refused("--base adapter --data chats.jsonl", "--base adapter: ");
+  refused("--model tiny --base adapter --data chats.jsonl", "--base adapter: ");
   train("36_finetune", kChats + "--steps 1 --save whole");
   refused(kChats + "--load whole --save-merged merged", "no adapter is there to merge");
   write("chats.jsonl", some_chats(12) + "{}\n");
