@@ -49,7 +49,9 @@ class Row:
 
     @property
     def ranks(self):
-        return self.degree("--ranks") * self.degree("--tp") * self.degree("--dp") * self.degree("--pp")
+        if "--ranks" in self.flags.split():
+            return self.degree("--ranks")
+        return self.degree("--tp") * self.degree("--cp") * self.degree("--dp") * self.degree("--pp")
 
 
 def rows(ranks, backend="cpu", model="small"):
