@@ -72,7 +72,8 @@ void refuse_odd_values(const CLI::App& app) {
       throw UserError("{}", branch);
   const bool in_file = dynamic_cast<const CLI::ConfigError*>(&e) != nullptr;
   throw UserError("{}{}; --help lists the flags",
-                  in_file ? "--config, lines of 'flag = value': " : "", e.what());
+                  in_file ? "--config, lines of 'flag = value': " : "",
+                  std::string(e.what()));  // text of a user, so it is shortened
 }
 
 /// @param words "--alarms", or with the value that it must have: "--dedup near"
