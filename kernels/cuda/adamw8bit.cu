@@ -115,6 +115,7 @@ struct Moment {
     for (int j = 0; j < kOwn; ++j)
       four |= quantize<kHasSign>(table, scale.divide(x.at[j])) << 8 * j;
     store_codes<W>(codes + i, four, count);
+    __syncwarp();  // all lanes have read the scale: a shuffle orders no memory
     if (count > 0 && lane_index() % kOfBlock == 0) scales[i / kQuantBlock] = largest;
   }
 };
