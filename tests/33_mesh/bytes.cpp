@@ -2,6 +2,7 @@
 // ../layouts.txt.
 #include <string>
 
+#include "tests/33_mesh/long_text.h"
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -12,7 +13,7 @@ constexpr int64_t kPositions = 1024;  ///< rows of the model's table
 
 class MeshBytes33 : public MemoryRuns {
  protected:
-  MeshBytes33() { write("text.txt", read("text.txt") + read("text.txt")); }
+  MeshBytes33() { write("text.txt", repeated(read("text.txt"), 6000)); }
   nlohmann::json run(const std::string& mesh) const {
     return report("33_mesh", fmt::format("--model gpt2-124m --vocab 256 --layers {} --channels {} "
                                          "--heads {} --seq-len {} --batch {} --micro-batch 1 "

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/33_mesh/long_text.h"
 #include "tests/common/memory.h"
 #include "tests/common/same_trace.h"
 
@@ -20,7 +21,8 @@ class Factorizations : public SameTrace, public ::testing::WithParamInterface<st
   const std::string flags = GetParam() + "--batch 16 --clip 0.5 ";
   const Trace one = (lengthen(), trace("06_checkpointing", flags, kShort));
 
-  void lengthen() const { write("text.txt", read("text.txt") + read("text.txt")); }
+  void lengthen() const { write("text.txt", repeated(read("text.txt"), 12'000)); }
+
   void expect_same(const std::string& mesh) const {
     const std::string all =
         flags + mesh + "--micro-batch 1 --threads 1 --report report.json --pipeline zb-h1";

@@ -2,6 +2,7 @@
 // groups has its control here or in equal_runs.txt.
 #include <string>
 
+#include "tests/33_mesh/long_text.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -16,9 +17,9 @@ class MeshControls : public SameTrace {
   const std::string flags =
       "--model gpt2-124m --vocab 256 --layers 2 --channels 32 --heads 8 --seq-len 128 --batch 8 "
       "--clip 0.1 ";
-  const Trace one = trace("06_checkpointing", flags, kShort);
+  const Trace one = (lengthen(), trace("06_checkpointing", flags, kShort));
 
-  MeshControls() { write("text.txt", read("text.txt") + read("text.txt")); }
+  void lengthen() const { write("text.txt", repeated(read("text.txt"), 6000)); }
 
   Trace planted(const std::string& mistake, const std::string& mesh = kMesh) const {
     return trace(Program("33_mesh", {LADDER_PLANTED, mistake}), flags + mesh, kShort);
