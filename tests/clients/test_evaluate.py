@@ -79,7 +79,7 @@ def files():
 
 
 def tasks(here, names, shots=0):
-    """The same for lm-eval."""
+    """The same for lm-eval. Without fewshot_split it leaves a question among its own examples."""
     ways = {
         "ranked": {"output_type": "multiple_choice", "doc_to_text": "context", "doc_to_choice": "choices",
                    "doc_to_target": "gold", "metric_list": [{"metric": m} for m in ("acc", "acc_norm", "acc_bytes")]},
@@ -92,7 +92,7 @@ def tasks(here, names, shots=0):
                   "metric_list": [{"metric": "exact_match"}]},
     }
     ways["joined"] = {**ways["ranked"], "target_delimiter": ""}
-    return [{"task": name, "dataset_path": "json", "test_split": "test", "num_fewshot": shots,
+    return [{"task": name, "dataset_path": "json", "test_split": "test", "fewshot_split": "test", "num_fewshot": shots,
              "dataset_kwargs": {"data_files": {"test": str(here / f"{name}.jsonl")}},
              "fewshot_config": {"sampler": "first_n"}, **ways[name]} for name in names]
 
