@@ -3,8 +3,7 @@
 
     chapters/35_evaluate/proof/curve.py runs/tasks [--build build/cpu] [--steps 100,200,400,800]
 
-Takes the files of proof/tasks.py, trains on train.txt, and writes the table to runs/tasks/curve.tsv. The
-picture curve.svg beside the README is drawn of the table (scripts/pictures.py).
+Takes the files of proof/tasks.py, trains on train.txt, and writes the table to runs/tasks/curve.tsv.
 """
 
 import argparse
