@@ -131,7 +131,10 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   values_.emplace_back(flag, value);
   if (!rules.legal.empty()) {
     const auto refuse_branch = [flag = std::string(flag), legal = rules.legal](std::string& text) {
-      return std::ranges::count(legal, text) > 0 ? "" : branch_of(flag + " " + text);
+      const bool known = std::ranges::count(legal, text) > 0;
+      const std::string branch = known ? "" : branch_of(flag + " " + text);
+      if (!branch.empty()) throw UserError("{}; legal here are {}", branch, fmt::join(legal, ", "));
+      return std::string();
     };
     option->check(CLI::Validator(refuse_branch, ""))->check(CLI::IsMember(rules.legal));
   }
