@@ -21,8 +21,8 @@ namespace ladder::test {
 /// `first` introduces exists in all of them.
 std::vector<std::string> chapters_from(std::string_view first);
 /// The same for tests of what all chapters have from common/. Under a sanitizer a run takes long,
-/// so there are only three: `first`, 13_3d_parallel and the last. A sanitizer sees what is a
-/// chapter's own in its tests of memory.
+/// so there are only three: `first`, 13_3d_parallel and the last that this build has. A sanitizer
+/// sees what is a chapter's own in its tests of memory.
 std::vector<std::string> some_chapters_from(std::string_view first);
 /// The chapters in which one rank trains alone.
 std::vector<std::string> chapters_of_one_rank();
