@@ -2,7 +2,8 @@
 # What takes too long for every day, part by part.
 #
 #   layouts   each three values of three axes of each chapter in tests/layouts.txt, on threads and under
-#             mpirun: the bits, files and validation of its root, and bytes as predicted
+#             mpirun: the bits, files and validation of its root, and bytes as predicted; all meshes of 16
+#             ranks of chapter 33. May be ended: what passed on a commit is not run again
 #   clients   Hugging Face's transformers, which it installs in build/clients, read what we save, and
 #             we read what they save
 #   torture   scripts/torture.sh: interrupted saves, disks that fail
