@@ -8,8 +8,11 @@ tables' rules and pictures do not count.
 In a formula GitHub takes a backslash before a punctuation mark for Markdown's own and drops it: a thin
 space becomes a comma, and a line break of a matrix is lost. Commands of letters stay, and so does a
 backslash before a blank. (A block of ```math is left alone, and so is code.)
+
+A link within the tree leads to a file, and to a heading of it.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -29,6 +32,8 @@ END = re.compile(r"[.!?][)\"*_]*(?:\s|$)|\|")
 PAGE_CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$(?! )[^$\n]*\n?[^$\n]*[^$\s]\$(?!\d)", re.DOTALL)
 LOST = re.compile(r"\\[^\w\s]")
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def faults_of_text(where, path):
@@ -70,9 +75,25 @@ def lost_backslashes(text):
             yield f"GitHub loses the backslash of {lost} in {formula[:60]}"
 
 
+@functools.cache
+def anchors(path):
+    """What GitHub makes of the words of each heading."""
+    heads = HEADING.findall(PAGE_CODE.sub(lambda code: "" if "\n" in code[0] else code[0], path.read_text(encoding="utf-8")))
+    words = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads]
+    slugs = [re.sub(r"[^\w\- ]", "", word).replace(" ", "-") for word in words]
+    return {slug + f"-{slugs[:i].count(slug)}" * (slug in slugs[:i]) for i, slug in enumerate(slugs)}
+
+
+def dead_links(text, path):
+    for target, anchor in LINK.findall(PAGE_CODE.sub("", text)):
+        there = path.parent / target if target else path
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there.resolve())):
+            yield f"a link leads nowhere: {target}{'#' * bool(anchor)}{anchor}"
+
+
 def faults_of_page(where, path):
     text = path.read_text(encoding="utf-8")
-    yield from (f"{where}: {said}" for said in [*long_sentences(text), *lost_backslashes(text)])
+    yield from (f"{where}: {said}" for said in [*long_sentences(text), *lost_backslashes(text), *dead_links(text, path)])
 
 
 def check(root):
