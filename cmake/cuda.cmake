@@ -5,6 +5,8 @@
 option(LADDER_CUDA_ON_CPU "Build the CUDA kernels for the CPU, and --backend cuda-on-cpu" OFF)
 if(LADDER_CUDA_ON_CPU)
   find_package(Boost REQUIRED CONFIG COMPONENTS context)
+else()
+  find_package(Boost QUIET CONFIG COMPONENTS context)  # labs have kernels of their own
 endif()
 
 set(LADDER_CUDA AUTO CACHE STRING "Build the CUDA kernels for GPUs: AUTO (if nvcc is there), ON, OFF")

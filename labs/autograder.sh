@@ -15,14 +15,15 @@ fail() {
   exit 2
 }
 
-[[ $# == 2 && $1 =~ ^([0-9][0-9]x?|gemm)$ && $2 == *.zip ]] || fail "usage: labs/autograder.sh NN OUT.zip"
+[[ $# == 2 && $1 =~ ^([0-9][0-9]x?|gemm|cuda_[a-z]+)$ && $2 == *.zip ]] || fail "usage: labs/autograder.sh NN OUT.zip"
 out=$(realpath -m -- "$2")
 [[ ! -e $out ]] || fail "$2 is there already"
 [[ -d $(dirname "$out") ]] || fail "no folder $(dirname "$2")"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-labs=(labs/"$1"_*/lab.toml)
-[[ -f ${labs[0]} ]] || fail "no lab $1"
-name=$(basename "$(dirname "${labs[0]}")")
+for folder in labs/"$1"{,_*}; do
+  [[ ! -f $folder/lab.toml ]] || name=$(basename "$folder")
+done
+[[ -n ${name-} ]] || fail "no lab $1"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

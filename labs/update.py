@@ -35,7 +35,7 @@ def libclang():
 
 def functions_of(cindex, root, path):
     """{qualified name: [(begin, end) of the body, ...]} of a source."""
-    unit = cindex.Index.create().parse(str(root / path), args=[*ARGUMENTS, f"-I{root}"])
+    unit = cindex.Index.create().parse(str(root / path), args=[*ARGUMENTS, f"-I{root}", f"-I{root}/kernels/cuda/on_cpu/include"])
     errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
     if errors:
         raise Refused(f"{path}: libclang says: {errors[0].spelling}")

@@ -95,15 +95,18 @@ class Build:
         # A warning is no reason to fail a student; -Werror of the tree comes earlier and loses.
         return [*words, "-iquote", str(work), "-w", "-fmax-errors=3", "-fdiagnostics-color=never"]
 
-    def linking(self, target, source, objects, out):
-        """The words that link the program `target` with `objects` in place of that of `source`."""
+    def linking(self, target, objects, out):
+        """The words that link the program `target`.
+        @param objects {source: what takes the place of its object}, that with main() first; what the program has from a library comes beside it"""
         output = str(self.binary(target).relative_to(self.folder))
         run = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", output], capture_output=True, text=True)
         line = run.stdout.strip().removeprefix(": &&").removesuffix("&& :")
-        words = shlex.split(line)
-        _, replaced = self.compile_command(source)
-        at = words.index(replaced)
-        words[at : at + 1] = [str(path) for path in objects]
+        words, after = shlex.split(line), 0
+        for source, path in objects.items():
+            own = self.compile_command(source)[1]
+            at = words.index(own) if own in words else after
+            words[at : at + (own in words)] = [str(path)]
+            after = after or at + 1
         words[words.index("-o") + 1] = str(out)
         return words
 
@@ -111,7 +114,8 @@ class Build:
         """Compiles and links `target` with the lab's files of `work`; the path of the program."""
         scratch.mkdir(parents=True, exist_ok=True)
         sources = sources_of(source, lab)
-        objects = [scratch / f"{target}.{i}.o" for i in range(len(sources))]
+        # kernels/cuda/on_cpu/shared.ld knows a CUDA source's object by its name.
+        objects = [scratch / f"{target}.{i}.{Path(path).name}.o" for i, path in enumerate(sources)]
         self.compile_command(source)  # reads the commands, once
 
         def compile(path, out):
@@ -124,7 +128,7 @@ class Build:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(compile, sources, objects))
-        self._run(self.linking(target, source, objects, scratch / target))
+        self._run(self.linking(target, dict(zip(sources, objects)), scratch / target))
         return scratch / target
 
     def program_in_rooms(self, target, source, lab, work, scratch):
@@ -138,13 +142,13 @@ class Build:
             room.put([name for name in self.reads(path) if name not in own])
         for path in lab.files:
             room.put_as(work / path, f"{STUDENT}/{path}")
-        objects = []
+        objects = {}
         for i, path in enumerate(sources):
             words = [word.replace(str(work), STUDENT) for word in self.compiling(path, work)]
             self._demand_closed(lab, work, self._made_in(room, [*words, *PREPROCESS, "-o", f"{HOME}/{i}.i"]))
-            objects.append(self._made_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"]))
-            self._note(path, objects[-1])
-        return self._link_in_room(target, source, objects, scratch)
+            objects[path] = self._made_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"])
+            self._note(path, objects[path])
+        return self._link_in_room(target, objects, scratch)
 
     def _demand_closed(self, lab, work, preprocessed):
         """@throws NotTaken if what was taken of a submission is more than bodies"""
@@ -160,19 +164,19 @@ class Build:
         if own.is_file() and any(word in made.read_bytes() and word not in own.read_bytes() for word in BEFORE_MAIN):
             self.notes.append(f"{source}, compiled with this submission, runs code before main()")
 
-    def _link_in_room(self, target, source, objects, scratch):
+    def _link_in_room(self, target, objects, scratch):
         # What the linker reads for the reference, it says itself.
-        own, listed = self.compile_command(source)[1], scratch / f"{target}.read"
-        words = self.linking(target, source, [own], scratch / f"{target}.reference")
+        own, listed = [self.compile_command(source)[1] for source in objects], scratch / f"{target}.read"
+        words = self.linking(target, {}, scratch / f"{target}.reference")
         self._run([*words, f"-Wl,--dependency-file={listed}"])
         room = Room(scratch / f"link-{target}")
         room.put_programs(compiler_programs(words[0]))
-        room.put([name for name in rule(listed.read_text(encoding="utf-8")) if name != own], self.folder)
-        inside = []
-        for i, path in enumerate(objects):
-            inside.append(f"/{i}.o")
-            room.put_as(path, inside[-1])
-        return self._made_in(room, self.linking(target, source, inside, f"{HOME}/program"), self.folder)
+        room.put([name for name in rule(listed.read_text(encoding="utf-8")) if name not in own], self.folder)
+        inside = {}
+        for i, (source, path) in enumerate(objects.items()):
+            inside[source] = f"/{i}.{Path(source).name}.o"
+            room.put_as(path, inside[source])
+        return self._made_in(room, self.linking(target, inside, f"{HOME}/program"), self.folder)
 
     def reads(self, source):
         """The files that compiling a source of the tree reads, itself among them."""
@@ -216,7 +220,7 @@ class Build:
 def sources_of(source, lab):
     """What is compiled anew of a program whose main() is in `source`."""
     included = f"chapters/{lab.name}/main.cpp"  # by the check, where a lab takes functions of it
-    return [source, *(path for path in lab.files if path.endswith(".cpp") and path not in (source, included))]
+    return [source, *(path for path in lab.files if path.endswith((".cpp", ".cu")) and path not in (source, included))]
 
 
 def rule(text):

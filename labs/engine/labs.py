@@ -47,14 +47,15 @@ class Lab:
     def __init__(self, folder):
         self.folder = folder
         self.name = folder.name
-        self.number = folder.name.partition("_")[0]
         self.root = folder.parents[1]
         with (folder / "lab.toml").open("rb") as file:
             data = tomllib.load(file)
+        self.number = data.get("number", folder.name.partition("_")[0])  # what it is called by
         self.title, self.minutes = data["title"], data["minutes"]
         # An extension's own file is the stub, and its answer is nowhere in the tree.
         self.is_extension = "extends" in data
         self.chapter = data.get("extends", self.name)
+        self.has_chapter = (self.root / "chapters" / self.chapter).is_dir()
         self.page = data.get("page", f"chapters/{self.chapter}/README.md")  # what a student reads first
         self.notice = " ".join(data["notice"].split())
         self.files = {entry["path"]: entry["functions"] for entry in data["files"]}

@@ -32,7 +32,8 @@ def closed(lab):
     if lab.is_extension:  # the answer is nowhere in the tree
         return
     yield ", ".join(f"`{path}`" for path in lab.files) + f" (the student's own copies in `work/{lab.number}/` are open)"
-    yield f"`chapters/{lab.chapter}/README.md` and the READMEs of later chapters: they show diffs"
+    if lab.has_chapter:
+        yield f"`chapters/{lab.chapter}/README.md` and the READMEs of later chapters: they show diffs"
     yield "whatever else the handout calls closed"
 
 

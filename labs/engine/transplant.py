@@ -27,6 +27,8 @@ NAMES = re.compile(
     |signal|sigaction|setjmp|longjmp|v?fork|clone|exec[lv]\w*|system|popen|syscall|ptrace|mmap|dlopen|dlsym|(?:f|fd|fre)open|\w*fstream|dup[23]?|pipe2?|fcntl""",
     re.VERBOSE,
 )
+# Words of CUDA that kernels are written with, and no other file.
+CUDA = re.compile(r"__(?:shared|device|global|restrict|host|forceinline)__|__(?:syncthreads|syncwarp|shfl_(?:xor_|up_|down_)?sync|ballot_sync|any_sync|popc|clz)|__launch_bounds__|__align__")
 WORDS = re.compile(r"/proc|/dev|/etc|init_array")  # in a string: files of the system; sections that run before main()
 RUN = 5  # tokens: so many in a row are seldom the same by chance
 MOST, LONGEST = 50, 120  # lines that are shown, and characters of one
@@ -167,7 +169,7 @@ def look_at(lab, path, text):
     for _, (begin, end) in sorted(taken(lab, path, text)):
         number, counted = text.count("\n", 0, begin), 0
         for kind, token, at in each_token(text[begin:end]):
-            if not needs_a_look(kind, token):
+            if not needs_a_look(kind, token) or path.endswith(".cu") and CUDA.fullmatch(token):
                 continue
             number, counted = number + text.count("\n", begin + counted, begin + at), at
             if (line := lines[number].strip()) not in ours:

@@ -36,6 +36,9 @@ class Labs(unittest.TestCase):
             if lab.is_extension:
                 self.assertIn("Nothing is closed.", handout, lab.name)
                 continue
+            if not lab.has_chapter:
+                self.assertRegex(handout, f"(?m)^Closed .*`{next(iter(lab.files))}`.*`labs/\\*/mutants/`")
+                continue
             for what in ["this chapter and of later ones in `chapters/`", f"`work/{lab.number}/README.md` is open", "`labs/*/mutants/`", "`--no-diff`"]:
                 self.assertIn(what, handout, lab.name)
             lines = removed_lines(lab)
