@@ -8,7 +8,8 @@
 #             we read what they save
 #   torture   scripts/torture.sh: interrupted saves, disks that fail
 #   fuzz      scripts/fuzz.sh, ten minutes for each kind of file
-#   readmes   scripts/readme_commands.py: the commands of READMEs
+#   readmes   scripts/readme_commands.py: the commands of READMEs; and where Doxygen is, the
+#             documentation site, in which each link must lead somewhere
 #   labs      every mutant of each lab fails at its own gate; submissions that cheat get no more of a
 #             packed autograder than they deserve
 #   left_out  what the CI leaves out: all of debug and tsan; of cpu equal runs of `tiny`, short layouts,

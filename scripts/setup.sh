@@ -15,7 +15,8 @@ libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev l
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format lld python3 bible-kjv strace)
 charts=(python3-matplotlib)
-extras=(python3-torch python3-venv libopenblas-dev libdnnl-dev iproute2)
+extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
+  libopenblas-dev libdnnl-dev iproute2)
 # torch.compile builds against Python's headers.
 venv=(python3-venv python3-dev)
 
