@@ -26,9 +26,11 @@ namespace ladder {
 struct BaseOptions {
   std::string base, merged;
   ChatOptions chat;
-  ChatCounts counts = {};  ///< of --data, after check()
-  std::string jinja = {};  ///< empty: there is no tokenizer
+  ChatCounts counts = {};   ///< of --data, after check()
+  std::string jinja = {};   ///< empty: there is no tokenizer
+  double temperature = -1;  ///< --chat
 
+  bool talks() const { return temperature >= 0; }  ///< no step is taken
   /// Prints what became of the chats, and puts it into --report.
   void report(Log& log) const {
     if (counts.chats == 0) return;
@@ -60,12 +62,17 @@ class FinetuneFlags {
     line.add("--save-merged", own_.merged,
              "directory for the whole model at the end, with the adapters added to its weights",
              {.needs = {"--lora-rank", "--load"}});
+    line.add("--chat", own_.temperature,
+             "takes no step: the model answers each line that you type, at this temperature; 0: "
+             "with the most likely tokens; below 0: trains",
+             {.needs = {"--base"}});
     own_.chat.add_to(line);
     lora_.add_to(line);
   }
   /// @throws UserError
   void check() {
     lora_.check(run_.load);
+    if (own_.talks()) check_talk();
     if (!own_.base.empty()) take_model();
     if (lora_.on() && own_.base.empty())
       throw UserError("--lora-rank needs --base: the model that the adapter is for");
@@ -81,10 +88,28 @@ class FinetuneFlags {
       throw UserError("--base {}: a model with experts; legal is one without", own_.base);
     if (lora_.on() && family(gpt) == Family::Mixture)
       throw UserError("--lora-rank: peft knows no mixture of the parts of several models");
+    if (own_.talks()) take_tokenizer(gpt);
     if (run_.data.ends_with(".jsonl")) take_chats(gpt);
   }
 
  private:
+  void check_talk() {
+    for (const auto& [flag, given] :
+         {std::pair{"--data", !run_.data.empty()},
+          {"--save", !run_.save.empty()},
+          {"--save-merged", !own_.merged.empty()},
+          {"--trace", !run_.trace.empty()},
+          {"--report", !run_.report.empty()},
+          {"--timeline", !run_.timeline.empty()},
+          {"--plan-only", run_.plan_only},
+          {"--lora-rank without --load", lora_.on() && run_.load.empty()}})
+      if (given) throw UserError("{} with --chat, which takes no step; legal is one of them", flag);
+    if (own_.temperature > 1e6 || (own_.temperature > 0 && own_.temperature < 1e-3))
+      throw UserError("--chat must be 0, or from 0.001 to 1e6, not {}", own_.temperature);
+    run_.refuse_ranks();
+    run_.plan_only = true;  // no text is read
+  }
+
   void take_model() {
     const RunOptions unset;
     for (const auto& [given, flag] : {std::pair{run_.model != unset.model, "--model"},
@@ -105,10 +130,23 @@ class FinetuneFlags {
     // So an answer has the bits that chapter 31 will give it.
     if (packing_.chunk_length == 0) packing_.chunk_length = gpt.seq_len;
     if (run_.plan_only) return;
+    Speller speller(take_tokenizer(gpt), own_.chat.form);
+    if (run_.text_tokenizer) own_.jinja = speller.jinja();
+    run_.encoded = read_chats(run_.data, speller, own_.chat.learn, gpt.seq_len, own_.counts);
+    run_.format = {.width = run_.encoded->width};
+    run_.file = std::make_shared<const InputFile>(run_.data, "--data", run_.encoded->bytes);
+    if (run_.encoded->ends.size() < 10)
+      throw UserError(
+          "--data {}: {} of its {} chats have a target within {} tokens; legal are ten or more, of "
+          "which the last tenth validates",
+          run_.data, run_.encoded->ends.size(), own_.counts.chats, gpt.seq_len + 1);
+  }
+
+  /// The tokenizer of --base, null for bytes. The token that ends a message ends its texts.
+  const Tokenizer* take_tokenizer(const GptConfig& gpt) {
     run_.text_tokenizer = find_tokenizer(run_.tokenizer, own_.base.empty() ? run_.load : own_.base);
     const Tokenizer* tokenizer = nullptr;
     if (run_.text_tokenizer) {
-      // The token that ends a message ends what the model writes.
       auto own = std::make_shared<RunTokenizer>(*run_.text_tokenizer);
       own->tokenizer.end_texts_with(Speller(&own->tokenizer, own_.chat.form).end());
       tokenizer = &own->tokenizer;
@@ -118,16 +156,7 @@ class FinetuneFlags {
       throw UserError(
           "--base {}: a vocabulary of {}; legal is that of its tokenizer, or 256 without one",
           own_.base, gpt.vocab);
-    Speller speller(tokenizer, own_.chat.form);
-    if (tokenizer) own_.jinja = speller.jinja();
-    run_.encoded = read_chats(run_.data, speller, own_.chat.learn, gpt.seq_len, own_.counts);
-    run_.format = {.width = run_.encoded->width};
-    run_.file = std::make_shared<const InputFile>(run_.data, "--data", run_.encoded->bytes);
-    if (run_.encoded->ends.size() < 10)
-      throw UserError(
-          "--data {}: {} of its {} chats have a target within {} tokens; legal are ten or more, of "
-          "which the last tenth validates",
-          run_.data, run_.encoded->ends.size(), own_.counts.chats, gpt.seq_len + 1);
+    return tokenizer;
   }
 
   BaseOptions& own_;

@@ -107,13 +107,17 @@ class Speller {
     const bool all = learn == Learn::All, answer = all || role == "assistant";
     open(chat, role, all);
     chat.add(encode(content), answer);
-    chat.add(std::span(&end_, 1), answer);
-    if (chatml_) chat.add(encode("\n"), all);
+    close(chat, answer, all);
   }
   /// Adds what comes before the text of a message. An answer is written behind it.
   void open(ChatTokens& chat, const std::string& role, bool learn = false) {
     if (chatml_) chat.add(std::span(&start_, 1), learn);
     chat.add(encode(chatml_ ? role + "\n" : role + ":\n"), learn);
+  }
+  /// Adds the token that ends a message, and what comes behind it.
+  void close(ChatTokens& chat, bool learn_end = false, bool learn_rest = false) {
+    chat.add(std::span(&end_, 1), learn_end);
+    if (chatml_) chat.add(encode("\n"), learn_rest);
   }
 
   /// The template in Jinja, the language of transformers' templates.
@@ -151,6 +155,9 @@ class Speller {
     std::vector<int32_t> tokens;
     if (!encoder_) {
       for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+      for (const int32_t byte : tokens)
+        if (byte == kByteStart || byte == kByteEnd)
+          throw UserError("a text with the byte {:X}; legal is UTF-8, which has none", byte);
       return tokens;
     }
     std::vector<uint32_t> ids;

@@ -14,6 +14,7 @@
 #include "chapters/27_data_order/ordered_text.h"
 #include "chapters/36_finetune/base.h"
 #include "chapters/36_finetune/lora.h"
+#include "chapters/36_finetune/talk.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -341,6 +342,7 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
                      .predicted = predict(o, layout)};
+  if (o.base.talks()) return talk(o.run, o.base, o.lora, o.precision);
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout, comm};

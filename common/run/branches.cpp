@@ -35,7 +35,7 @@ const std::vector<Branch>& branches() {
       {"34_scaling", {"--mup", "--coordinates"}},
       {"36_finetune",
        {"--base", "--template", "--learn", "--lora-rank", "--lora-alpha", "--lora-rslora",
-        "--save-merged"}}};
+        "--save-merged", "--chat"}}};
   return all;
 }
 

@@ -22,7 +22,7 @@ void CodecOptions::add_to(CommandLine& line) {
 }
 
 TextCodec::TextCodec(const CodecOptions& options, const std::string& load, int64_t vocab)
-    : kind_(options.tokens), vocab_(vocab) {
+    : kind_(options.tokens), vocab_(vocab), end_(options.end) {
   if (kind_ == TextTokens::Auto) tokenizer_ = find_tokenizer(options.tokenizer, load);
   if (kind_ == TextTokens::Auto && !tokenizer_) {
     if (vocab != kBytes)
@@ -39,7 +39,7 @@ TextCodec::TextCodec(const CodecOptions& options, const std::string& load, int64
   if (vocab_ > vocab)
     throw UserError("the tokenizer has {} tokens, and the model {}", vocab_, vocab);
   encoder_ = std::make_unique<Encoder>(tokenizer, options.special);
-  if (tokenizer.end_of_text) end_ = static_cast<int32_t>(*tokenizer.end_of_text);
+  if (!end_ && tokenizer.end_of_text) end_ = static_cast<int32_t>(*tokenizer.end_of_text);
 }
 
 std::vector<int32_t> TextCodec::encode(const std::string& text) const {

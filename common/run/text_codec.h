@@ -26,6 +26,7 @@ struct CodecOptions {
   TextTokens tokens = TextTokens::Auto;
   std::vector<std::string> stop;  ///< texts that end an answer
   bool special = false;           ///< a text that spells a special token is that token (chapter 35)
+  std::optional<int32_t> end = {};  ///< ends a text instead of the tokenizer's (chapter 36)
 
   void add_to(CommandLine& line);
 };

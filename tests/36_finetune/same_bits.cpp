@@ -1,5 +1,7 @@
 // 36_finetune: with all targets it is 27; masks and adapters have the same bits on every layout; an
 // adapter begins with the loss of its base, and its merged model ends with its loss.
+#include <sstream>
+
 #include "chapters/36_finetune/chat.h"
 #include "common/tokens/token_file.h"
 #include "tests/36_finetune/chats.h"
@@ -27,6 +29,33 @@ class Finetune : public SameTrace {
   }
   Trace tuned(const std::string& flags, Range range = {0, kSteps}) const {
     return trace("36_finetune", kChats + flags, range);
+  }
+
+  /// What the program says to the lines of typed.txt.
+  Ended talk(const std::string& typed, const std::string& flags) const {
+    write("typed.txt", typed);
+    const Program typing("36_finetune", {"sh", "-c", "exec \"$0\" \"$@\" < typed.txt"});
+    return run(typing, words("--threads 1 " + flags));
+  }
+  /// What chapter 31 writes to a prompt of these bytes on that line, up to the end of a message.
+  std::string answer(const std::string& load, int line, const std::string& bytes,
+                     const std::string& flags) const {
+    std::string ids, text;
+    for (const char c : bytes) ids += fmt::format("{} ", static_cast<unsigned char>(c));
+    for (int i = 0; i < line; ++i) text += "{\"prompt\": \"1\"}\n";
+    write("prompts.jsonl", text + "{\"prompt\": \"" + ids + "\"}\n");
+    EXPECT_EQ(
+        run("31_generate", words("--tokens ids --prompts prompts.jsonl --out out.jsonl --load " +
+                                 load + " " + flags))
+            .status,
+        0);
+    std::istringstream lines(read("out.jsonl"));
+    for (int i = 0; i <= line; ++i) std::getline(lines, text);
+    const nlohmann::json line_of_out = nlohmann::json::parse(text);
+    std::string said;
+    for (const int token : line_of_out["tokens"])
+      if (said += static_cast<char>(token); token == 0xFF) break;
+    return said;
   }
 
   // The model of small_run() is not wanted: --base has one.
@@ -95,6 +124,51 @@ TEST_F(Finetune, AMergedModelHasTheLossOfItsAdapter) {
     EXPECT_EQ(loss("--base base --load adapter --steps 8"), adapted);
     EXPECT_TRUE(std::filesystem::exists(path("adapter/adapter_model.safetensors")));
     EXPECT_FALSE(std::filesystem::exists(path("adapter/config.json")));
+  }
+}
+
+// Line by line, and where a conversation goes on. Drawn or not, and with an adapter in the weights.
+TEST_F(Finetune, AChatIsWhatChapter31Writes) {
+  const std::string open =
+      "\xFF"
+      "assistant:\n";
+  for (const std::string model : {"--model tiny", "--model llama-tiny"}) {
+    save_base(model);
+    std::filesystem::remove_all(path("merged"));
+    train("36_finetune", kChats + "--steps 80 --lr 0.005 --save tuned");
+    train("36_finetune", kChats + "--lora-rank 4 --lr 0.01 --save adapter --save-merged merged");
+    for (const std::string t : {"0", "1"}) {
+      const std::string first = answer("tuned", 0, "user:\nbb" + open, "--temperature " + t);
+      ASSERT_EQ(first.back(), '\xFF') << "it has not learned to stop";
+      const std::string both = "user:\nbb" + open + first + "user:\nc" + open;
+      const std::string second = answer("tuned", 1, both, "--temperature " + t);
+      const Ended two = talk("bb\nc\n", "--base tuned --chat " + t);
+      EXPECT_EQ(two.out, first.substr(0, first.size() - 1) + "\n" +
+                             second.substr(0, second.find('\xFF')) + "\n")
+          << two.err;
+      const std::string third = answer("merged", 2, "user:\nc" + open, "--temperature " + t);
+      const std::string said = talk("\n\nc\n", "--base base --load adapter --chat " + t).out;
+      EXPECT_EQ(said, third.substr(0, third.find('\xFF')) + "\n");
+      EXPECT_NE(said, talk("\n\nc\n", "--base base --chat " + t).out);
+    }
+  }
+}
+
+TEST_F(Finetune, RefusesWhatIsNoConversation) {
+  save_base("--model tiny");
+  for (const auto& [typed, flags, says] :
+       {std::tuple{"a\n", "--chat 0", "--chat needs --base"},
+        {"a\n", "--base base --chat 0 --save x", "--save with --chat, which takes no step"},
+        {"a\n", "--base base --chat 0 --lora-rank 2", "--lora-rank without --load with --chat"},
+        {"a\n", "--base base --chat 1e-9", "--chat must be 0, or from 0.001 to"},
+        {"a\n", "--base base --chat 0 --ranks 2", "--ranks must be 1, not 2"},
+        {"\xFF\n", "--base base --chat 0", "a text with the byte FF; legal is UTF-8"},
+        {"\n1234567890123456789012345678901234567890123456\n", "--base base --chat 0",
+         "line 2: the conversation has 64 tokens, and the window 64; legal are 63"}}) {
+    const Ended ended = talk(typed, flags);
+    EXPECT_EQ(ended.status, 2) << flags;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
   }
 }
 
