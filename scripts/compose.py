@@ -148,15 +148,17 @@ def best_merge(names, table):
 
 
 def write(merged, build):
+    """What is the same stays as it is: a run of --all that was stopped builds no program twice."""
     path = build / "composed" / f"{merged.name}.cpp"
     path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(merged.lines).replace('"NAME"', f'"{merged.chapters[0]}"') + "\n", encoding="utf-8")
+    text = "\n".join(merged.lines).replace('"NAME"', f'"{merged.chapters[0]}"') + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
     return path
 
 
 def built(merged, build):
     """None, or the first error of the compiler."""
-    subprocess.run(["cmake", build], capture_output=True, check=True)  # a new source
     targets = [f"composed_{merged.name}", *(f"ch{name}" for name in merged.chapters)]
     done = subprocess.run(["cmake", "--build", build, "--target", *targets], capture_output=True, text=True)
     errors = re.findall(r"error: (.*)", done.stdout + done.stderr)
@@ -208,13 +210,32 @@ def tried(merged, build):
     return "built" if len(merged.chapters) > 2 else fault(merged, build) or "same bits"
 
 
-def page(rows):
+def new_ones_first(pairs, merges):
+    """An order in which a run that is cut has tried every branch: first pairs of branches that no pair before has."""
+    seen, ordered = set(), []
+    left = [pair for pair in pairs if merges[pair].left == 0]
+    while left:
+        best = min(left, key=lambda pair: len(seen & set(pair)))
+        seen |= set(best)
+        ordered.append(best)
+        left.remove(best)
+    return [pair for pair in pairs if merges[pair].left] + ordered
+
+
+def page(rows, lineages):
     lines = ["# Which branches merge", "",
              f"`scripts/compose.py --all`, commit {commit()}. [docs/composing.md](../composing.md) says how a pair is merged. "
-             "*Lines*: conflicts that `git merge-file` sees. *Left*: those that words do not settle.", "",
+             "*Lines*: conflicts that `git merge-file` sees. *Left*: those that words do not settle. "
+             f"{len(rows)} pairs; {sum(not m.left for m, _ in rows)} of them leave nothing.", "",
+             f"One descends from the other, and there is nothing to merge: {', '.join(map(' and '.join, lineages))}.", "",
              "| pair | base | lines | left | tried |", "|---|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {m.name.replace('_', ' and ')} | {m.base[:2]} | {m.by_lines} | {m.left} | "
                                 f"{'' if m.left else told} |" for m, told in rows), ""])
+
+
+def fail(why):
+    print(f"compose.py: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 def main():
@@ -226,20 +247,25 @@ def main():
     table = chapter_tree.chapters()
     branches = {name[:2]: name for name in table if int(name[:2]) in IDEAS}
     if not (words.build / "CMakeCache.txt").is_file():
-        parser.error(f"--build {words.build}: legal is a folder that cmake has configured")
+        fail(f"--build {words.build}: legal is a folder that cmake has configured")
     if words.all == bool(words.chapters) or words.chapters and len(set(words.chapters) & set(branches)) != max(2, len(words.chapters)):
-        parser.error(f"legal is --all, or two and more of {' '.join(branches)}")
-    rows = []
-    for numbers in itertools.combinations(branches, 2) if words.all else [words.chapters]:
-        merged = best_merge([branches[number] for number in numbers], table)
-        if merged is None:
-            print(*numbers, "one descends from another: nothing to merge")
-            continue
-        path = write(merged, words.build)
-        rows.append((merged, tried(merged, words.build)))
-        print(f"{path}: base {merged.base}, {merged.by_lines} conflicts of lines, {merged.left} left; {rows[-1][1]}", flush=True)
-    if words.all:
-        (ROOT / "docs/results/composing.md").write_text(page(rows), encoding="utf-8")
+        fail(f"{' '.join(words.chapters) or 'no chapter'}: legal is --all, or two and more of {' '.join(branches)}")
+    pairs = list(itertools.combinations(branches, 2)) if words.all else [tuple(words.chapters)]
+    merges = {pair: best_merge([branches[number] for number in pair], table) for pair in pairs}
+    lineages = [pair for pair in pairs if merges[pair] is None]
+    if lineages and not words.all:
+        fail(f"{' '.join(pairs[0])}: one descends from another, which leaves nothing to merge")
+    paths = {pair: write(merged, words.build) for pair, merged in merges.items() if merged}
+    if not all(merges[pair].left for pair in paths):
+        subprocess.run(["cmake", words.build], capture_output=True, check=True)  # it looks for sources
+    rows = {pair: (merges[pair], "not tried") for pair in paths}
+    for pair in new_ones_first(paths, merges):
+        merged = merges[pair]
+        rows[pair] = (merged, tried(merged, words.build))
+        print(f"{paths[pair]}: base {merged.base}, {merged.by_lines} conflicts of lines, {merged.left} left; {rows[pair][1]}",
+              flush=True)
+        if words.all:
+            (ROOT / "docs/results/composing.md").write_text(page(list(rows.values()), lineages), encoding="utf-8")
 
 
 if __name__ == "__main__":
