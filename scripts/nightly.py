@@ -70,7 +70,7 @@ def clients(build):
     return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
                     f"docs/results/{name}.md") for client, name in pages.items()) + sum(
                         call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install")
-                        for client in ("tokens", "documents", "corpus", "events", "muon"))
+                        for client in ("tokens", "documents", "corpus", "events", "muon", "pretrain"))
 
 
 def readmes(build):

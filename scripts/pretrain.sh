@@ -29,61 +29,67 @@ if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CO
 
 show() { printf '\n== %s\n' "$*"; "$@"; }
 
-# Three sources: verses, stories, and the pages of this project.
-if [[ ! -f $runs/tokens/pages.idx ]]; then
-  rm -rf "$runs/raw" "$runs/kept" "$runs/tokens" "$runs/bpe"  # half-made files of a run that was stopped
+# Three sources: verses, stories, and the pages of this project. A line is a document. Documents are short beside
+# a batch, so each batch has some of each source: otherwise the loss would swing, and raise alarms.
+tokens=$runs/tokens
+if [[ ! -f $tokens/pages.idx ]]; then
+  rm -rf "$runs/raw" "$runs/kept" "$tokens" "$runs/bpe"  # half-made files of a run that was stopped
   bash scripts/text.sh "$runs/bible.txt"
   bash scripts/text.sh --grammar "$runs/stories.txt"
   cat chapters/*/README.md docs/*.md >"$runs/pages.txt"
-  mkdir -p "$runs/raw" "$runs/kept" "$runs/tokens"
+  mkdir -p "$runs/raw" "$runs/kept" "$tokens"
   for source in bible stories pages; do
     python3 - "$runs/$source.txt" "$runs/raw/$source.jsonl" <<'PYTHON'
-import json, re, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-lines, is_pages = text.splitlines(), "pages" in sys.argv[1]
-# A paragraph of a page is a document; so are ten neighboring lines of the others.
-documents = re.split(r"\n\s*\n", text) if is_pages else ["\n".join(lines[i:i + 10]) for i in range(0, len(lines), 10)]
-with open(sys.argv[2], "w", encoding="utf-8") as out:
-    for number, document in enumerate(documents):
-        out.write(json.dumps({"id": str(number), "text": document}) + "\n")
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as text, open(sys.argv[2], "w", encoding="utf-8") as out:
+    out.writelines(json.dumps({"text": line.rstrip("\n")}) + "\n" for line in text if line.strip())
 PYTHON
     show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" --dedup exact
   done
   show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe"
   for source in bible stories pages; do
     show $bin/ch24_tokenizer encode --tokenizer "$runs/bpe" --data "$runs/kept/$source.jsonl" --format megatron \
-      --out "$runs/tokens/$source.bin"
+      --out "$tokens/$source.bin"
   done
 fi
 
-# Kills a rank when a third of the steps is done, once.
+# validate FLAGS: the loss on what is held out of each source; no step.
+validate() {
+  local source
+  for source in bible stories pages; do
+    show $bin/ch26_packing --data "$tokens/$source.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny \
+      --seq-len 128 --documents --batch 16 --steps 0 "$@" | grep -E '^(==|validation loss|bits per byte)'
+  done
+}
+
+# Kills the youngest rank when a third of the steps is done, once. Ranks are children of the launcher, and that of
+# keep_running.sh.
 kill_a_rank() {
+  local launcher
   until [[ -f $runs/killed ]]; do
     sleep 1
     if [[ $(cat "$runs"/trace.jsonl.partial 2>/dev/null | wc -l) -ge $((steps / 3)) ]]; then
-      : >"$runs/killed"
-      pkill -KILL -n -f "ch38_pretrain .*$runs/model" || true
+      launcher=$(pgrep -d , -P "$(pgrep -P $$ -f keep_running.sh)") || continue
+      pkill -KILL -n -P "$launcher" -x ch38_pretrain && : >"$runs/killed"
     fi
   done
 }
 if [[ ! -f $runs/killed ]]; then
+  validate
   kill_a_rank &
   killer=$!
   trap 'kill $killer 2>/dev/null || true' EXIT
 fi
 
-tokens=$runs/tokens
 show scripts/keep_running.sh --ranks 4 --mpirun "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1" -- \
-  $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 \
-  --tokenizer "$runs/bpe" --model llama-tiny --documents --batch 16 --micro-batch 2 --steps "$steps" \
-  --sources "$tokens/bible.bin:4,$tokens/stories.bin:2,$tokens/pages.bin:1" --replicas 2 --optimizer muon --lr 2e-3 \
-  --schedule cosine --warmup $((steps / 15)) --decay-steps "$steps" --clip 1 --eval-every $((steps / 10)) \
-  --save "$runs/model" --save-every $((steps / 20)) --async --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 \
-  --watch-every 10 --events "$runs/events" --trace "$runs/trace.jsonl" --report "$runs/report.json"
+  $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny --seq-len 128 \
+  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:2" --documents --batch 16 --micro-batch 2 \
+  --steps "$steps" --replicas 2 --optimizer muon --lr 2e-3 --schedule cosine --warmup $((steps / 15)) \
+  --decay-steps "$steps" --clip 1 --eval-every $((steps / 5)) --save "$runs/model" --save-every $((steps / 20)) --async \
+  --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 --watch-every 10 --events "$runs/events" \
+  --trace "$runs/trace.jsonl" --report "$runs/report.json"
 
-# What the model has learned of each source: a validation of the weights, and no step.
-for source in bible stories pages; do
-  show $bin/ch26_packing --data "$tokens/$source.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny \
-    --documents --batch 8 --load "$runs/model/model.safetensors" --steps 0
-done
+# What the model has learned of each source; a text; and its loss in transformers, where they are installed.
+validate --load "$runs/model/model.safetensors"
 show $bin/ch31_generate --load "$runs/model" --prompt "In the beginning" --max-tokens 60 --temperature 0.8 --top-k 40
+show python3 -B tests/clients/test_pretrain.py --build build/cpu --of "$runs" || (($? == 77))

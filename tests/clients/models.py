@@ -10,11 +10,14 @@ A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"
 DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", "llama" or
 "mixtral". {"open": DIR, "strings": [...]} takes both the model and the tokenizer of DIR, and says the ids
 of the text and of the strings, too; a model that is made with a "tokenizer" has it in its folder.
+{"open": DIR, "documents": FILE, "tokens": T} answers with the loss in FP64 on the documents that chapter
+26 holds out of a file of Megatron.
 """
 
 import copy
 import json
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -46,24 +49,47 @@ def validation_rows(text, T):
     return rows[:, :-1], rows[:, 1:]
 
 
+def documents_of(path):
+    """Those of Megatron's files, of 16 bits a token: the .idx has their lengths after a head of 34 bytes."""
+    index = Path(path).with_suffix(".idx").read_bytes()
+    count, = struct.unpack_from("<Q", index, 18)
+    ids = torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint16).long()
+    return ids.split(list(struct.unpack_from(f"<{count}i", index, 34)))
+
+
+def held_out_rows(path, T, most=65536):
+    """Tokens and targets of the last tenth of the documents, until there are so many targets. A row is a piece,
+    which does not see the piece before it (chapters/26_packing/plan.h); places without a target hold -100."""
+    documents, pieces, targets = documents_of(path), [], 0
+    for document in documents[len(documents) - len(documents) // 10:]:
+        if targets >= most:
+            break
+        targets += len(document) - 1
+        pieces += [document[at:at + T + 1] for at in range(0, len(document) - 1, T)]
+    tokens, wanted = torch.zeros(len(pieces), T, dtype=torch.long), torch.full((len(pieces), T), -100)
+    for i, piece in enumerate(pieces):
+        tokens[i, :len(piece) - 1], wanted[i, :len(piece) - 1] = piece[:-1], piece[1:]
+    return tokens, wanted
+
+
 @torch.no_grad()
-def mean_loss(model, text, T, dtype):
-    """The mean loss of the validation, computed in `dtype`."""
+def mean_loss(model, rows, dtype):
+    """The mean loss of tokens and targets, computed in `dtype`."""
     model = model.to(dtype).eval()
     if hasattr(model, "set_experts_implementation"):  # the grouped products of 5 know no FP64
         model.set_experts_implementation("eager")
-    tokens, targets = validation_rows(text, T)
+    tokens, targets = rows
     total = 0.0
     for some, wanted in zip(tokens.split(64), targets.split(64)):
         logits = model(some).logits.double().flatten(0, 1)
         total += F.cross_entropy(logits, wanted.flatten(), reduction="sum").item()
-    return total / targets.numel()
+    return total / (targets >= 0).sum().item()
 
 
 def answer(model, job, tokenizer=None):
     """Its loss in FP32 and in FP64, and whether the head is the embedding."""
-    text = tokens_of(job["text"], tokenizer)
-    losses = {name: mean_loss(model, text, job["tokens"], dtype)
+    rows = validation_rows(tokens_of(job["text"], tokenizer), job["tokens"])
+    losses = {name: mean_loss(model, rows, dtype)
               for name, dtype in (("f32", torch.float32), ("f64", torch.float64))}
     tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
     return {"version": transformers.__version__, "tied": tied, **losses}
@@ -162,7 +188,14 @@ def make(job):
     return answer(model, job, tokenizer)
 
 
+def loss_of_documents(job):
+    model = AutoModelForCausalLM.from_pretrained(job["open"])
+    return {"f64": mean_loss(model, held_out_rows(job["documents"], job["tokens"]), torch.float64)}
+
+
 def do(job):
+    if "documents" in job:
+        return loss_of_documents(job)
     return open_folder(job) if "open" in job else load(job) if "load" in job else make(job)
 
 
