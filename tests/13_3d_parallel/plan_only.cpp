@@ -150,41 +150,6 @@ TEST_F(PlanOnly, IsWhatARunShows) {
       << planned;
 }
 
-TEST_F(PlanOnly, RefusesWhatARunRefuses) {
-  for (const auto& [flags, says] :
-       {std::pair{"--model nano --world 6 --tp 2 --pp 2", "are 4 ranks, not 6"},
-        {"--model nano --tp 3", "legal are 1, 2, 4, 8"},
-        {"--model gpt3-175b --pp 7", "--pp 7"},
-        {"--model nano --dp 4 --batch 6", "does not suit 4 ranks"},
-        {"--model nano --dp 3 --batch 12", "legal with 3 ranks: tree, ring, naive, native"},
-        {"--model nano --pp 2 --pipeline interleaved --batch 3 --micro-batch 1", "2 stages and 3"},
-        {"--model nano --world 16 --dp 32", "are 32 ranks, not 16"}}) {
-    const Ended ended = plan(flags);
-    EXPECT_EQ(ended.status, 2) << flags;
-    EXPECT_EQ(ended.out, "") << flags;
-    EXPECT_TRUE(ended.err.starts_with("error: ")) << ended.err;
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
-  }
-}
-
-// llama3-70b at tp 8, pp 8, dp 8 in BF16. Of a block a rank has an eighth of qkv, proj, gate, up
-// and down, and both gains; of the optimizer's states and master weights, an eighth of that.
-TEST_F(PlanOnly, OfSeventyBillion) {
-  const std::string out =
-      plan(
-          "--world 512 --model llama3-70b --tp 8 --pp 8 --dp 8 --batch 512 --micro-batch 1 "
-          "--precision bf16 --recompute selective --sequence-parallel")
-          .out;
-  const int64_t C = 8192, qkv = (64 + 16) * 128, F = 28672;
-  const int64_t P = 10 * (C * (qkv + C + 3 * F) / 8 + 2 * C);  // of a stage without ends
-  const auto gib = [](int64_t bytes) {
-    return fmt::format(" {:.2f} GiB ", static_cast<double>(bytes) / (1 << 30));
-  };
-  for (const std::string& says :
-       {gib(2 * P), " " + mib(4 * P / 8) + " MiB ", gib(4 * P), " " + mib(8 * P / 8) + " MiB "})
-    EXPECT_NE(out.find(says), std::string::npos) << says << "\n" << out;
-}
-
 // A table of positions is as long as --seq-len, but in a plan.
 TEST_F(PlanOnly, OfSequencesLongerThanThePreset) {
   const Ended ended = plan("--model nano --seq-len 4096");

@@ -53,22 +53,6 @@ TEST_P(ExpertShapes, RowsPastTheLast) {
   refused("rows of experts", k.gather_rows, y, x, rows);
 }
 
-// Partial sums are F32; a router is F32 beside any activations.
-TEST_P(ExpertShapes, Dtypes) {
-  const auto half = [&](Shape shape) { return box.zeros(Dtype::BF16, shape); };
-  const Tensor expert = choices(box, 1, 3, 2, 4), weight = make({1, 3, 2});
-  const ExpertRows rows = sorted(box, expert, 4);
-  EXPECT_NO_THROW(k.unpermute_forward(ctx, make({1, 3, 5}), half({6, 5}), rows, expert, weight));
-  EXPECT_NO_THROW(k.unpermute_forward(ctx, half({1, 3, 5}), half({6, 5}), rows, expert, weight));
-  if (k.name == std::string("ref")) return;  // it widens all that is narrow, and then looks
-  refused("unpermute_forward: out is BF16, must be F32 or F32 beside y (F32)", k.unpermute_forward,
-          half({1, 3, 5}), make({6, 5}), rows, expert, weight);
-  refused("unpermute_forward: weight is BF16, must be F32 beside y (BF16)", k.unpermute_forward,
-          half({1, 3, 5}), half({6, 5}), rows, expert, half({1, 3, 2}));
-  refused("route_backward: dlogits is BF16, must be F32", k.route_backward, half({1, 3, 4}), weight,
-          expert, half({1, 3, 4}), whole({1, 4}), half({1, 3, 4}), {}, 0, 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(Tables, ExpertShapes,
                          ::testing::Values(Table{ref_kernels, 1}, Table{cpu_kernels, 2}),
                          table_name);
