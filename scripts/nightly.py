@@ -121,35 +121,10 @@ def types(build):
             call("cmake", "--build", "build/types", "--target", *targets))
 
 
-# What a machine says that has a GPU's libraries, and nothing else: TREE, FILE.
-BARE = """
-mkdir -p "$1/usr/local/cuda" && mount --rbind -o ro "$(realpath /usr/local/cuda)" "$1/usr/local/cuda" &&
-  mount -t proc proc "$1/proc" && cp "$2" "$1/tmp/ladder.tar" && tar -C "$1/tmp" -xf "$2" scripts || exit
-exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash /tmp/scripts/gpu_check.sh \
-  --run /tmp/ladder.tar --out /tmp/found
-"""
-
-
-def pack(build):
-    tree, file = ROOT / "build/bare", ROOT / "build/bare.tar"
-    if os.geteuid() != 0 or not Path("/usr/local/cuda/lib64").is_dir() or not shutil.which("debootstrap"):
-        print("nightly.sh: part pack not tried: it wants root, a toolkit in /usr/local/cuda, and debootstrap")
-        return 0
-    shutil.rmtree(tree, ignore_errors=True)
-    if call("debootstrap", "--variant=minbase", "--include=python3", "bookworm", tree, stdout=subprocess.DEVNULL) or \
-            call("scripts/gpu_check.sh", "--pack", file):
-        return 1
-    done = subprocess.run(["unshare", "--mount", "--net", "bash", "-c", BARE, "-", tree, file], capture_output=True, text=True)
-    said = (done.stdout + done.stderr).strip()
-    good = done.returncode == 2 and said == "gpu_check.sh: no GPU here: nvidia-smi finds none"
-    print(f"{'passed' if good else 'FAILED'}  a pack on a bare machine: status {done.returncode}, {said}")
-    return not good
-
-
 PARTS = {"layouts": layouts, "clients": clients,
          "torture": lambda build: call("scripts/torture.sh", "--build", build), "fuzz": lambda build: call("scripts/fuzz.sh", 600),
          "readmes": readmes, "labs": labs, "left_out": left_out, "types": types,
-         "machines": lambda build: call("scripts/machines.sh"), "pack": pack}
+         "machines": lambda build: call("scripts/machines.sh")}
 
 
 def fail(why):

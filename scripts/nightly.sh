@@ -17,8 +17,6 @@
 #             where there is a toolkit, code for all kinds of GPUs
 #   types     no type has two definitions: all chapters, optimized at link time, with -Wodr
 #   machines  scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
-#   pack      scripts/gpu_check.sh --pack, then --run in a tree of Debian without a network, which has
-#             Python and the toolkit's libraries: it must come as far as "no GPU here"; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
 #   scripts/nightly.sh --part labs  one of the parts
