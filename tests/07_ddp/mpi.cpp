@@ -1,41 +1,16 @@
-// Processes as ranks, under mpirun: 07 to 10, and what later chapters refuse and count.
-#include "tests/common/memory.h"
+// Processes as ranks, under mpirun: what is refused, once. Their bits, bytes and files:
+// ../layouts.txt.
 #include "tests/common/ranks.h"
+#include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
-
-/// What processes count is as predicted, and what threads count.
-void count_alike(nlohmann::json threads, nlohmann::json processes) {
-  EXPECT_TRUE(as_predicted(processes));
-  EXPECT_EQ(processes["layout"]["comm"], "mpi");
-  for (const char* part : {"memory", "comm", "model"}) EXPECT_EQ(processes[part], threads[part]);
-  EXPECT_EQ(processes["extra"]["traffic"], threads["extra"]["traffic"]);
-}
 
 class MpiRanks : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
  protected:
   const std::string chapter = GetParam().chapter;
 };
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, ::testing::ValuesIn(data_parallel()), row_name);
-
-TEST_P(MpiRanks, CountWhatThreadsCount) {
-  const std::string flags = "--layers 2 --batch 8 --micro-batch 1 --precision bf16 --steps 2";
-  count_alike(report(chapter, flags + " --ranks 4"), report(under_mpirun(chapter, 4), flags));
-}
-
-TEST_P(MpiRanks, CheckpointsGoOnOnThreads) {
-  const std::string flags = "--batch 8 --precision bf16 ";
-  const Trace whole = trace("06_checkpointing", flags);
-  const Trace first = trace(under_mpirun(chapter, 4), flags + "--save half", {0, kHalf});
-  trace("06_checkpointing", flags + "--save one", {0, kHalf});
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"})
-    EXPECT_TRUE(read(std::string("half/current/") + file) ==
-                read(std::string("one/current/") + file))
-        << file;
-  const Trace rest = trace(chapter, flags + "--load half --ranks 2", {kHalf, kSteps});
-  EXPECT_TRUE(same_trace(whole, joined(first, rest)));
-}
 
 // mpirun adds words of its own to the one line.
 TEST_P(MpiRanks, ImpossibleLayoutsAreRefused) {
@@ -72,18 +47,6 @@ TEST_P(MpiRanks, OptionsAreRefusedOnce) {
 }
 
 class MpiDegrees : public Programs {};
-
-TEST_F(MpiDegrees, CountWhatThreadsCount) {
-  const std::string flags = "--layers 4 --batch 8 --micro-batch 1 --precision bf16 ";
-  const std::string mesh = flags + "--tp 2 --pp 2 ";
-  count_alike(report("13_3d_parallel", mesh + "--dp 2"),
-              report(under_mpirun("13_3d_parallel", 8), mesh));
-  const std::string stages = flags + "--clip 1 --pipeline zb-h1 --steps 2";
-  auto threads = report("12_pipeline_parallel", stages + " --pp 4"),
-       processes = report(under_mpirun("12_pipeline_parallel", 4), stages);
-  count_alike(threads, processes);
-  EXPECT_EQ(processes["extra"]["pipeline"]["in_flight"], threads["extra"]["pipeline"]["in_flight"]);
-}
 
 TEST_F(MpiDegrees, APlanIsPrintedOnce) {
   const std::vector<std::string> flags = words("--plan-only --model nano --tp 2");
