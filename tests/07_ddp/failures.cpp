@@ -1,10 +1,9 @@
 // A rank that fails is named, and ends the others. So does a stage, and a rank of a mesh. Ranks
-// that a signal stops have all done the same steps. And what chapters 07 to 10 refuse beside flags.
+// that a signal stops have all done the same steps.
 #include <algorithm>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "tests/common/ranks.h"
-#include "tests/common/refusal.h"
 
 namespace ladder::test {
 namespace {
@@ -81,24 +80,6 @@ TEST_P(RanksFail, ToStart) {
   EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
 }
 #endif
-
-std::vector<std::string> chapters() {
-  std::vector<std::string> all;
-  for (const DataParallel& row : data_parallel()) all.push_back(row.chapter);
-  return all;
-}
-
-class BadRanks : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadRanks, ::testing::ValuesIn(chapters()), chapter_name);
-
-TEST_P(BadRanks, CheckpointsThatAreDamaged) {
-  const std::string small = "--layers 1 --channels 16 --heads 2 --ranks 2 ";
-  train(GetParam(), small + "--steps 1 --save good");
-  std::string bytes = read("good/current/optimizer.safetensors");
-  bytes.at(bytes.size() - 100) ^= 1;
-  write("good/current/optimizer.safetensors", bytes);
-  expect_refused(BadInput{small + "--load good", "optimizer.safetensors: damaged"});
-}
 
 }  // namespace
 }  // namespace ladder::test
