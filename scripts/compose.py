@@ -257,7 +257,9 @@ def main():
         fail(f"{' '.join(pairs[0])}: one descends from another, which leaves nothing to merge")
     paths = {pair: write(merged, words.build) for pair, merged in merges.items() if merged}
     if not all(merges[pair].left for pair in paths):
-        subprocess.run(["cmake", words.build], capture_output=True, check=True)  # it looks for sources
+        done = subprocess.run(["cmake", words.build], capture_output=True, text=True)  # it looks for sources
+        if done.returncode:
+            fail(f"cmake {words.build} failed: {' '.join(done.stderr.split())}")
     rows = {pair: (merges[pair], "not tried") for pair in paths}
     for pair in new_ones_first(paths, merges):
         merged = merges[pair]

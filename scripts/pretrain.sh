@@ -4,14 +4,14 @@
 # training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A
 # rank is killed, too, and the run goes on with two ranks: three cannot be two shard groups.
 #
-#   scripts/pretrain.sh [--steps N]     N is 1,500 if not given: about twenty minutes on two cores
+#   scripts/pretrain.sh [--steps N]     N is 6,000 if not given: about twenty minutes on two cores
 #
 # After a stop the same command goes on from the last checkpoint. Results lie in runs/pretrain/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 refuse() { echo "pretrain.sh: $*; legal is [--steps N], N from 40 on" >&2; exit 2; }
-steps=1500
+steps=6000
 case $# in
   0) ;;
   2) [[ $1 == --steps && $2 =~ ^[1-9][0-9]{1,6}$ && $2 -ge 40 ]] || refuse "$*"; steps=$2 ;;
@@ -29,8 +29,8 @@ if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CO
 
 show() { printf '\n== %s\n' "$*"; "$@"; }
 
-# Three sources: verses, stories, and the pages of this project. A line is a document. Documents are short beside
-# a batch, so each batch has some of each source: otherwise the loss would swing, and raise alarms.
+# Three sources: verses, stories, and the pages of this project. A line is a document. Documents and windows are
+# short, so neighboring batches have about as much of each source: otherwise the loss would swing, and raise alarms.
 tokens=$runs/tokens
 if [[ ! -f $tokens/pages.idx ]]; then
   rm -rf "$runs/raw" "$runs/kept" "$tokens" "$runs/bpe"  # half-made files of a run that was stopped
@@ -83,7 +83,7 @@ fi
 
 show scripts/keep_running.sh --ranks 4 --mpirun "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1" -- \
   $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny --seq-len 128 \
-  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:2" --documents --batch 16 --micro-batch 2 \
+  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:2" --documents --pack-window 128 --batch 16 --micro-batch 2 \
   --steps "$steps" --replicas 2 --optimizer muon --lr 2e-3 --schedule cosine --warmup $((steps / 15)) \
   --decay-steps "$steps" --clip 1 --eval-every $((steps / 5)) --save "$runs/model" --save-every $((steps / 20)) --async \
   --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 --watch-every 10 --events "$runs/events" \

@@ -69,6 +69,9 @@ class Compose(FromAFolder):
             done = self.call("compose.py", *words, *([] if "--build" in words else ["--build", str(self.here)]))
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), (words, done.stderr))
         self.assertEqual(self.left(), ["CMakeCache.txt"])
+        self.pretend("cmake", text="#!/bin/sh\necho no such folder >&2\nexit 1\n")
+        done = self.call("compose.py", "28", "30", "--build", str(self.here))
+        self.assertEqual((done.returncode, done.stderr), (2, f"compose.py: cmake {self.here} failed: no such folder\n"))
 
 
 if __name__ == "__main__":
