@@ -83,7 +83,7 @@ fi
 
 show scripts/keep_running.sh --ranks 4 --mpirun "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1" -- \
   $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny --seq-len 128 \
-  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:2" --documents --pack-window 128 --batch 16 --micro-batch 2 \
+  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:2" --documents --pack-window 32 --batch 16 --micro-batch 2 \
   --steps "$steps" --replicas 2 --optimizer muon --lr 2e-3 --schedule cosine --warmup $((steps / 15)) \
   --decay-steps "$steps" --clip 1 --eval-every $((steps / 5)) --save "$runs/model" --save-every $((steps / 20)) --async \
   --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 --watch-every 10 --events "$runs/events" \
