@@ -226,6 +226,7 @@ def page(rows, lineages):
     lines = ["# Which branches merge", "",
              f"`scripts/compose.py --all`, commit {commit()}. [docs/composing.md](../composing.md) says how a pair is merged. "
              "*Lines*: conflicts that `git merge-file` sees. *Left*: those that words do not settle. "
+             "*Tried*: what the program did if nothing is left; the run was stopped before pairs that were not tried. "
              f"{len(rows)} pairs; {sum(not m.left for m, _ in rows)} of them leave nothing.", "",
              f"One descends from the other, and there is nothing to merge: {', '.join(map(' and '.join, lineages))}.", "",
              "| pair | base | lines | left | tried |", "|---|---|---|---|---|"]

@@ -66,6 +66,7 @@ def held_out_rows(path, T, most=65536):
             break
         targets += len(document) - 1
         pieces += [document[at:at + T + 1] for at in range(0, len(document) - 1, T)]
+    pieces.sort(key=len)  # mean_loss() cuts off columns without a target
     tokens, wanted = torch.zeros(len(pieces), T, dtype=torch.long), torch.full((len(pieces), T), -100)
     for i, piece in enumerate(pieces):
         tokens[i, :len(piece) - 1], wanted[i, :len(piece) - 1] = piece[:-1], piece[1:]
@@ -81,8 +82,9 @@ def mean_loss(model, rows, dtype):
     tokens, targets = rows
     total = 0.0
     for some, wanted in zip(tokens.split(64), targets.split(64)):
-        logits = model(some).logits.double().flatten(0, 1)
-        total += F.cross_entropy(logits, wanted.flatten(), reduction="sum").item()
+        width = (wanted >= 0).any(0).sum()
+        logits = model(some[:, :width]).logits.double().flatten(0, 1)
+        total += F.cross_entropy(logits, wanted[:, :width].flatten(), reduction="sum").item()
     return total / (targets >= 0).sum().item()
 
 
