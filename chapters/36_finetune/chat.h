@@ -41,8 +41,8 @@ enum class Template : uint8_t { Auto, Plain, ChatMl };
 constexpr auto names_of(Template) { return std::array{"auto", "plain", "chatml"}; }
 
 /// Which targets count.
-enum class Learn : uint8_t { Answers, All };
-constexpr auto names_of(Learn) { return std::array{"answers", "all"}; }
+enum class Learn : uint8_t { Answers, Text, All };
+constexpr auto names_of(Learn) { return std::array{"answers", "text", "all"}; }
 
 struct ChatOptions {
   Template form = Template::Auto;
@@ -53,7 +53,8 @@ struct ChatOptions {
     line.add("--template", form,
              "how a chat is spelled; auto: chatml if the tokenizer has its tokens, else plain");
     line.add("--learn", learn,
-             "answers: the assistant's text and the token that ends it; all: every token");
+             "answers: the assistant's text and the token that ends it; all: every token; text: an "
+             "experiment, which leaves out the end");
   }
 };
 
@@ -107,7 +108,7 @@ class Speller {
     const bool all = learn == Learn::All, answer = all || role == "assistant";
     open(chat, role, all);
     chat.add(encode(content), answer);
-    close(chat, answer, all);
+    close(chat, answer && learn != Learn::Text, all);
   }
   /// Adds what comes before the text of a message. An answer is written behind it.
   void open(ChatTokens& chat, const std::string& role, bool learn = false) {

@@ -53,6 +53,8 @@ TEST(Chats, LearnTheAnswerAndItsEnd) {
             "user:\nHi.assistant:\n[Ho.]user:\n?.assistant:\n[!.]");
   EXPECT_EQ(shown(kTwo, nullptr, Template::Auto, Learn::All),
             "[user:\nHi.assistant:\nHo.user:\n?.assistant:\n!.]");
+  EXPECT_EQ(shown(kTwo, nullptr, Template::Auto, Learn::Text),
+            "user:\nHi.assistant:\n[Ho].user:\n?.assistant:\n[!].");
   const Tokenizer plain = byte_tokenizer({"<|endoftext|>"});
   EXPECT_EQ(shown(kTwo, &plain, Template::Auto),
             "user:\nHi<|endoftext|>assistant:\n[Ho<|endoftext|>]"

@@ -168,9 +168,9 @@ class Finetune(unittest.TestCase):
             raise RuntimeError(done.stderr)
 
     @classmethod
-    def tune(cls, *words):
+    def tune(cls, *words, base="base"):
         """A chat in each row, in the order of the file."""
-        cls.call("ch36_finetune", "--base", cls.here / "base", "--data", cls.here / "chats.jsonl", "--pack", "greedy",
+        cls.call("ch36_finetune", "--base", cls.here / base, "--data", cls.here / "chats.jsonl", "--pack", "greedy",
                  "--row-documents", 1, *words)
 
     def theirs(self, name, mistake=""):
@@ -209,23 +209,70 @@ class Finetune(unittest.TestCase):
                 total, count = total + losses[mask].sum().item(), count + int(mask.sum())
         return total / count
 
-    def test_peft_opens_our_adapter_and_we_open_theirs(self):
+    def exchanged(self, base, lora, merged, kind):
+        """peft opens our adapter, transformers our merged model, and we what peft has saved."""
         from peft import PeftModel
-        from transformers import GPT2LMHeadModel
-        adapted = PeftModel.from_pretrained(GPT2LMHeadModel.from_pretrained(self.here / "base"), self.here / "lora")
+        adapted = PeftModel.from_pretrained(kind.from_pretrained(self.here / base), self.here / lora)
         own = self.loss_of(adapted)
-        merged = self.loss_of(GPT2LMHeadModel.from_pretrained(self.here / "merged"))
-        base = self.loss_of(GPT2LMHeadModel.from_pretrained(self.here / "base"))
-        print(f"peft: base {base:.6f}, adapter {own:.6f}, merged {merged:.6f}")
-        self.assertLess(abs(own - merged), TOLERANCE * own)
-        self.assertGreater(abs(own - base), 100 * TOLERANCE * own)
+        both = self.loss_of(kind.from_pretrained(self.here / merged))
+        alone = self.loss_of(kind.from_pretrained(self.here / base))
+        print(f"peft, {base}: alone {alone:.6f}, adapter {own:.6f}, merged {both:.6f}")
+        self.assertLess(abs(own - both), TOLERANCE * own)
+        self.assertGreater(abs(own - alone), 100 * TOLERANCE * own)
         adapted.float().save_pretrained(self.here / "again")
         reports = []
-        for name in ("lora", "again"):
-            report = self.here / f"{name}.json"
-            self.tune("--load", self.here / name, "--steps", STEPS if name == "lora" else 0, "--report", report)
+        for name in (lora, "again"):
+            report = self.here / "report.json"
+            steps = STEPS if name == lora else 0
+            self.tune("--load", self.here / name, "--steps", steps, "--report", report, base=base)
             reports.append(json.loads(report.read_text())["val_loss"])
         self.assertEqual(*reports)
+
+    def test_peft_opens_our_adapter_and_we_open_theirs(self):
+        from transformers import GPT2LMHeadModel
+        self.exchanged("base", "lora", "merged", GPT2LMHeadModel)
+
+    def test_peft_has_seven_layers_of_a_llama(self):
+        from transformers import LlamaForCausalLM
+        self.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "llama-tiny", "--layers",
+                  L, "--steps", 30, "--save", self.here / "llama")
+        self.tune("--batch", BATCH, "--steps", STEPS, "--lr", LR, "--lora-rank", R, "--lora-alpha", ALPHA, "--save",
+                  self.here / "stack", "--save-merged", self.here / "whole", base="llama")
+        self.exchanged("llama", "stack", "whole", LlamaForCausalLM)
+
+    def test_transformers_spells_chats_by_our_template(self):
+        from transformers import AutoTokenizer
+        made = self.here / "tokenizer"
+        subprocess.run([self.programs / "ch24_tokenizer", "train", "--data", ROOT / "tests/golden/text.txt", "--vocab",
+                        "300", "--out", made], check=True, capture_output=True)
+        for form, special in {"plain": [], "chatml": ["<|im_start|>", "<|im_end|>"]}.items():
+            if special:
+                file = made / "tokenizer.json"
+                content = json.loads(file.read_text())
+                for id, text in enumerate(special, 300):
+                    content["added_tokens"].append({**content["added_tokens"][0], "id": id, "content": text})
+                file.write_text(json.dumps(content))
+            base, report = f"base of {form}", self.here / "report.json"
+            self.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "tiny", "--layers", 1,
+                      "--tokenizer", made, "--steps", 1, "--save", self.here / base)
+            self.tune("--steps", 1, "--save", self.here / form, "--report", report, base=base)
+            theirs = AutoTokenizer.from_pretrained(self.here / form)
+
+            def ids(text):
+                return theirs.encode(text, add_special_tokens=False)
+
+            begin, head, end, tail = ("<|im_start|>", "\n", "<|im_end|>", "\n") if special else ("", ":\n", "<|endoftext|>", "")
+            tokens = learned = 0
+            for chat in chats(BATCH * STEPS * 2):
+                found = theirs.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
+                parts = [(part, part in (message["content"], end) and message["role"] == "assistant")
+                         for message in chat for part in (begin, message["role"] + head, message["content"], end, tail)]
+                wanted = [(id, int(learn)) for part, learn in parts for id in ids(part)]
+                self.assertEqual(list(zip(found["input_ids"], found["assistant_masks"])), wanted)
+                tokens += len(wanted)
+                learned += sum(learn for _, learn in wanted)
+            counted = json.loads(report.read_text())["extra"]["chats"]
+            self.assertEqual((counted["tokens"], counted["learned"], counted["cut"]), (tokens, learned, 0))
 
 
 if __name__ == "__main__":

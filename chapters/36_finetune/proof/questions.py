@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Questions and answers of the King James Bible, as chats.
 
-    questions.py BIBLE [MOST] > chats.jsonl
+    questions.py BIBLE [MOST] > chats.jsonl    the chats, at most so many
+    questions.py --ask CHATS                   their questions, as ch36_finetune --chat reads them
+    questions.py --score CHATS < ANSWERS       how many of its answers are those of the chats, exactly
 
 BIBLE is what scripts/text.sh writes. Two kinds of questions: who begat whom, and how a verse goes on.
-The order is shuffled, by a fixed seed.
+The order is shuffled, by a fixed seed. The last tenth of the chats is what ch36_finetune holds out.
 """
 
 import json
@@ -16,10 +18,6 @@ from pathlib import Path
 BEGAT = re.compile(r"\b([A-Z][a-z]+) begat ([A-Z][a-z]+)\b")
 
 
-def chat(question, answer):
-    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
-
-
 def questions(text):
     found = {}
     for father, child in BEGAT.findall(text):
@@ -28,17 +26,31 @@ def questions(text):
         words = line.split()
         if 8 <= len(words) <= 14:
             found.setdefault(f"Go on: {' '.join(words[:5])}", " ".join(words[5:]))
-    return [chat(question, answer) for question, answer in found.items()]
+    return list(found.items())
 
 
 def main(words):
-    if len(words) not in (1, 2) or not Path(words[0]).is_file():
-        print("questions.py: legal is a text of scripts/text.sh, and at most how many", file=sys.stderr)
+    flag = words.pop(0) if words[:1] in (["--ask"], ["--score"]) else ""
+    if not 1 <= len(words) <= (1 if flag else 2) or not Path(words[0]).is_file():
+        print("questions.py: legal are a text and at most how many, or --ask or --score and chats", file=sys.stderr)
         return 2
-    chats = questions(Path(words[0]).read_text(encoding="utf-8"))
-    random.Random(1).shuffle(chats)
-    for one in chats[: int(words[1]) if len(words) == 2 else None]:
-        print(json.dumps(one))
+    file, *most = words
+    text = Path(file).read_text(encoding="utf-8")
+    if not flag:
+        chats = questions(text)
+        random.Random(1).shuffle(chats)
+        for question, answer in chats[: int(most[0]) if most else None]:
+            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            print(json.dumps({"messages": messages}))
+        return 0
+    chats = [[message["content"] for message in json.loads(line)["messages"]] for line in text.splitlines()]
+    if flag == "--ask":
+        print(*(question for question, _ in chats), sep="\n\n")
+        return 0
+    answers = sys.stdin.buffer.read().decode(errors="replace").split("\n")
+    right = [answer == wanted for answer, (_, wanted) in zip(answers, chats)]
+    learned = len(chats) - max(1, len(chats) // 10)
+    print(f"{sum(right[:learned])} of {learned} learned, {sum(right[learned:])} of {len(chats) - learned} held out")
     return 0
 
 
