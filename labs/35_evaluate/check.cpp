@@ -66,6 +66,7 @@ void run_pairs(Sheet& sheet, bool always) {
     row("a long context", i, text_of(random, 20 + i, 9), choice);
     row("no context", i, i % 2 == 0 ? "" : " \n", choice.substr(1));
     row("the prefix in the choice", i, "", "^" + choice);
+    row("a token across the border", i, context + "a", "b" + choice);
   }
   row("a choice as long as the window", 0, "ab", std::string(kWindow, 'b'));
   row("a longer choice", 0, "ab", std::string(kWindow + 1, 'b'));

@@ -28,25 +28,16 @@ class Evaluate : public Programs {
     for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
     write("text.txt", text);
     const std::string x(200, 'x');
-    write("t.jsonl",
-          "{\"context\":\"line 4 of\",\"choices\":[\"the text\",\"thext\",\"it\"],\"gold\":0}\n"
-          "{\"context\":\"" +
-              x +
-              " and\\n\",\"choices\":[\"the rest of it\",\"line\"],\"gold\":1}\n"
-              "{\"context\":\"\",\"choices\":[\"line 9\",\"caf\xc3\xa9s\"],\"gold\":1}\n");
-    write("u.jsonl",
-          "{\"context\":\"line 16 of the\",\"target\":\" text\"}\n"
-          "{\"text\":\"" +
-              text.substr(0, 700) +
-              "\"}\n"
-              "{\"context\":\"line 25 \",\"target\":\"of\",\"until\":[\" "
-              "\",\"\\n\"],\"max_tokens\":20}\n"
-              "{\"context\":\"line\",\"target\":\"of\",\"until\":[],\"max_tokens\":20}\n");
-    std::string lines = read("u.jsonl");
-    size_t at = 0;  // JSON has no newline in a text
-    while ((at = lines.find("text\nline", at)) != std::string::npos)
-      lines.replace(at + 4, 1, "\\n");
-    write("u.jsonl", lines);
+    write("t.jsonl", R"({"context":"line 4 of","choices":["the text","thext","it"],"gold":0}
+{"context":")" + x + R"( and\n","choices":["the rest of it","line"],"gold":1}
+{"context":"","choices":["line 9","caf\u00e9s"],"gold":1}
+)");
+    write("u.jsonl", R"({"context":"line 16 of the","target":" text"}
+)" + nlohmann::json{{"text", text.substr(0, 700)}}.dump() +
+                         R"(
+{"context":"line 25 ","target":"of","until":[" ","\n"],"max_tokens":20}
+{"context":"line","target":"of","until":[],"max_tokens":20}
+)");
   }
   void save(const std::string& model, const std::string& name, const std::string& more = "") const {
     train("21_moe", model + " --steps 8 --batch 2 --lr 0.01 --save " + name + " " + more);
@@ -223,12 +214,9 @@ TEST_F(Evaluate, TextsUpToAStop) {
   const std::string free = got[6]["text"], stopped = got[5]["text"];
   EXPECT_EQ(free.size(), 20u);
   EXPECT_EQ(stopped.find_first_of(" \n"), std::string::npos);
-  write("t.jsonl", nlohmann::json{{"context", "line"},
-                                  {"target", free},
-                                  {"until", nlohmann::json::array()},
-                                  {"max_tokens", 20}}
-                           .dump() +
-                       "\n");
+  nlohmann::json asked{{"context", "line"}, {"target", free}, {"max_tokens", 20}};
+  asked["until"] = nlohmann::json::array();
+  write("t.jsonl", asked.dump() + "\n");
   EXPECT_EQ(parsed()[0]["scores"]["exact_match"], 1);
   EXPECT_EQ(got[6]["scores"]["exact_match"], 0);
 }
