@@ -11,7 +11,6 @@
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -19,9 +18,10 @@ import tempfile
 from array import array
 from pathlib import Path
 
+from tasks import KINDS, write
+
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = "--model llama-tiny --seq-len 128 --batch 16 --lr 3e-3"
-RANKED = ["verse", "copy", "sort", "arithmetic", "brackets"]
 
 
 def call(*words):
@@ -30,10 +30,6 @@ def call(*words):
 
 def read(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write(path, lines):
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
 
 
 # ---- curve --------------------------------------------------------------------------------------
@@ -48,7 +44,7 @@ def curve(args):
             continue
         call(args.bin / "ch06_checkpointing", "--data", args.tasks / "train.txt", *MODEL.split(), "--steps", steps, "--save", model,
              "--quiet", *(["--load", model] if model.exists() else []))
-        names = [*RANKED, "text", "sums"]
+        names = [*KINDS, "text", "sums"]
         call(args.bin / "ch35_evaluate", "--load", model, "--seq-len", 256, "--report", report, "--tasks",
              *(args.tasks / f"{name}.jsonl" for name in names))
         for name, of in zip(names, json.loads(report.read_text())["files"]):
@@ -64,7 +60,7 @@ def draw(rows, path):
     from plot import GREY, pyplot, save
 
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
-    for name, score, panel in [*((name, "acc", left) for name in RANKED), ("text", "bits_per_byte", right)]:
+    for name, score, panel in [*((name, "acc", left) for name in KINDS), ("text", "bits_per_byte", right)]:
         steps, values, errors = zip(*((int(row[0]), float(row[3]), float(row[4])) for row in rows if row[1:3] == [name, score]))
         panel.errorbar(steps, values, errors, fmt=".-", capsize=2, label=name)
         panel.set(xscale="log", xlabel="steps", ylabel=score.replace("_", " "), xticks=steps, xticklabels=steps)
@@ -136,26 +132,22 @@ def choices(args, verse):
     long = {choice for choice, ids in zip(asked, tokens_of(args, asked)[0]) if len(ids.split()) > 60}  # the window is 64
     verse = [line for line in verse if long.isdisjoint(line["choices"])]
     lines, scores = ask(args, args.models[0], verse)
-    by_tokens = 0
     for line, question in zip(lines, verse):
         means = [sum_ / tokens for sum_, tokens in zip(line["loglikelihoods"], line["tokens"])]
         line["scores"]["by tokens"] = float(means.index(max(means)) == question["gold"])
-        by_tokens += line["scores"]["by tokens"]
-    for score, value in (("acc", scores["acc"]), ("by tokens", by_tokens / len(verse))):
+    for score in ("acc", "by tokens"):
+        value = statistics.fmean(line["scores"][score] for line in lines)
         row(f"next sentence, `plain`, {len(verse)} questions", f"acc_norm, {score}", scores["acc_norm"], value,
             sum(line["scores"][score] != line["scores"]["acc_norm"] for line in lines))
 
 
 def texts(args, text):
     plain, begun = args.models
-    several = [{"text": " ".join(one["text"] for one in text[i:i + 20])} for i in range(0, len(text), 20)]
-    bits = lambda *how: ask(args, *how)[1]["bits_per_byte"]  # noqa: E731
     lines, scores = ask(args, plain, text)
-    each = [-line["loglikelihoods"][0] / math.log(2) / len(one["text"].encode()) for line, one in zip(lines, text)]
-    for what, *values in (("`plain`: the mean of ratios", scores["bits_per_byte"], statistics.fmean(each)),
-                          ("`plain`, 20 in one: windows of 16", bits(plain, several), bits(plain, several, "--seq-len", 16)),
-                          ("`begun`: the token in front, scored, too", bits(begun, text), bits(begun, text, "--add-bos"))):
-        row(f"sentences, {what}", "bits per byte", *values, "")
+    each = [line["scores"]["bits_per_byte"] / len(one["text"].encode()) for line, one in zip(lines, text)]
+    row("sentences, `plain`: the mean of ratios", "bits per byte", scores["bits_per_byte"], statistics.fmean(each), "")
+    once, twice = (ask(args, begun, text, *flags)[1]["bits_per_byte"] for flags in ([], ["--add-bos"]))
+    row("sentences, `begun`: the token in front, scored, too", "bits per byte", once, twice, "")
 
 
 def main():
