@@ -144,6 +144,9 @@ class LookAt(unittest.TestCase):
     def test_what_people_write(self):
         for body in ['throw std::runtime_error("no exit: # stdin");', "// std::exit(0)", "const char c = '#'; existing.open_ = 1;", "std::vector<float> all(3); for (const auto& x : all) sum += x;"]:
             self.assertEqual(look_at(find("08", ROOT), ZERO1, finish(body)), [])
+        for path in find("cuda_sum", ROOT).files:  # kernels need words of CUDA; no other file does
+            text = stub(find("cuda_sum", ROOT), path).replace('throw std::logic_error("warp_sum is not written yet");', "__syncwarp(); x = __shfl_down_sync(0, x, 1);\n__asm__;")
+            self.assertEqual([line.split(": ")[1] for line in look_at(find("cuda_sum", ROOT), path, text)], ["__asm__"])
 
     def test_no_more_than_a_person_reads(self):
         begin = time.monotonic()

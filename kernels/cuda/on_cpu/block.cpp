@@ -248,6 +248,7 @@ void Block::meet_warp(Thread& self) {
   waiting |= 1u << self.lane();
   if (!all_at_exchange(self)) return self.fiber.pause();
   // The last lane that comes lets the others go on.
+  if (watcher && self.mask == ~0u) watcher->meet_warp(first);
   Lanes lanes{};
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!(self.mask >> lane & 1)) continue;

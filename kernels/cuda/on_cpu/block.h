@@ -78,6 +78,7 @@ class Watcher {
   virtual void begin_launch(const std::string& kernel) = 0;
   virtual void begin_block(int threads) = 0;
   virtual void barrier() = 0;
+  virtual void meet_warp(int first_thread) = 0;  ///< all of its lanes, for whatever reason
   virtual void sync_warp(int first_thread, unsigned mask) = 0;
   virtual void float_atomic() = 0;
   /// @param from where in the code; null for what is not counted

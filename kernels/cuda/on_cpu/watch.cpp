@@ -38,7 +38,8 @@ struct Word {
   std::vector<Record> here, of_blocks;
 };
 
-/// The same access of the lanes of a warp: of one place in the code, for the nth time.
+/// The same access of the lanes of a warp: of one place in the code, for the nth time since they
+/// met.
 struct Joint {
   Memory memory;
   Access how;
@@ -69,11 +70,20 @@ class Watch final : public Watcher {
   }
 
   void barrier() override {
-    for (const auto& [place, joint] : joint_)
-      joint.memory == Memory::Shared ? banks(joint) : sectors(joint);
+    for (const auto& [place, joint] : joint_) count(joint);
     joint_.clear();
     turn_.clear();
     ++era_;
+  }
+
+  /// Lanes that a branch has parted go on together: what was before is no access of the same time.
+  void meet_warp(int first) override {
+    const int warp = first / kLanes;
+    const auto from = joint_.lower_bound({warp, nullptr, 0}),
+               to = joint_.lower_bound({warp + 1, nullptr, 0});
+    for (auto it = from; it != to; ++it) count(it->second);
+    joint_.erase(from, to);
+    turn_.erase(turn_.lower_bound({first, nullptr}), turn_.lower_bound({first + kLanes, nullptr}));
   }
 
   void float_atomic() override { ++seen_.float_atomics; }
@@ -179,6 +189,8 @@ class Watch final : public Watcher {
     return memory == Memory::Shared ? fmt::format("byte {}", shared_offset(at))
                                     : std::string("a tensor");
   }
+
+  void count(const Joint& joint) { joint.memory == Memory::Shared ? banks(joint) : sectors(joint); }
 
   /// A warp's access of 4 bytes a lane is one turn, of 8 two, of 16 four; each bank gives one word
   /// a turn.

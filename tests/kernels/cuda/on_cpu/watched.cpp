@@ -1,5 +1,8 @@
 // All tests of operations with our own kernels, whose accesses are watched. Prints what races, and
-// for each test what was moved.
+// for each test what was moved. The operands of Refused are zeros: there all rows of experts are
+// row 0, which is legal in no run, and whoever writes them meets.
+#include <string_view>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +18,7 @@ class Listener : public testing::EmptyTestEventListener {
                test.test_suite_name(), test.name(), seen.bytes_read, seen.bytes_written,
                seen.shared_turns, seen.bank_conflicts, seen.race_count);
     for (const std::string& race : seen.races) fmt::print("  RACE {}\n", race);
+    if (std::string_view(test.test_suite_name()) == "Refused") return;
     EXPECT_EQ(seen.race_count, 0);
     EXPECT_EQ(seen.float_atomics, 0);
   }
