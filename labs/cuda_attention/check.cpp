@@ -16,9 +16,10 @@ T at(const std::vector<T>& x, int row, int column) {
 /// A result in double, and what FP32 may be off by.
 struct Exact {
   explicit Exact(int T, int columns) : value(static_cast<size_t>(T * columns)), off(value.size()) {}
+  /// A weight below 2^-126 has fewer bits, whatever it is multiplied by here.
   void add(int row, int column, double x, double off_by) {
     value[static_cast<size_t>(row * kHead + column)] += x;
-    off[static_cast<size_t>(row * kHead + column)] += 1.01 * off_by;
+    off[static_cast<size_t>(row * kHead + column)] += 1.01 * off_by + 1e-40;
   }
   std::vector<double> value, off;
 };
