@@ -4,7 +4,7 @@
 # training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A
 # rank is killed, too, and the run goes on with two ranks: three cannot be two shard groups.
 #
-#   scripts/pretrain.sh [--steps N]     N is 6,000 if not given: about twenty minutes on two cores
+#   scripts/pretrain.sh [--steps N]     N is 6,000 if not given: by its speed, about twenty minutes on two cores
 #
 # After a stop the same command goes on from the last checkpoint. Results lie in runs/pretrain/.
 set -euo pipefail

@@ -3,8 +3,8 @@
 // token that ends a message, if it has learned to.
 //
 // The decoder knows no adapters, so an adapter is added to the weights first, as --save-merged
-// does. An answer is the one that chapter 31 gives to the same tokens: to line i of its --prompts
-// here it is line i of what was typed.
+// does. An answer is the one that chapter 31 gives to the same tokens. Draws depend on the number
+// of a line: that of --prompts there, that of what was typed here.
 #pragma once
 
 #include <cstdio>

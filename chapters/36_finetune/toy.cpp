@@ -11,7 +11,8 @@
 #include <vector>
 
 /// A chat between a user (u:) and an assistant (a:). Position i reads token i and learns token
-/// i + 1. Targets that are learned stand in upper case; '.' is the token that ends an answer.
+/// i + 1. Targets that are learned stand in upper case; '.' is the token that ends an answer. The
+/// last chat has three answers in a row.
 const std::vector<std::string> chats{"u:hi,a:HO.", "u:one?a:YES.u:b,a:NO.",
                                      "u:go on,a:A.LONG.END."};
 

@@ -106,8 +106,8 @@ void run_scores(Sheet& sheet, bool ties) {
   std::vector<int32_t> learned;
   const Random random(sheet.seed(), "learned");
   for (uint64_t i = 0; i < static_cast<uint64_t>(T); ++i) {
-    // Most of them are what is most likely, of all or of those that tie. One in eight is surely not:
-    // so the text of tokens 12 to 19 is not greedy, although its last token is.
+    // Most of them are what is most likely, of all or of those that tie. One in eight is surely
+    // not: so the text of tokens 12 to 19 is not greedy, although its last token is.
     int32_t best = 0;
     std::vector<double> of(static_cast<size_t>(V));
     for (int64_t v = 0; v < V; ++v)
