@@ -240,8 +240,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
-/// d.branch, and that of its weights. It begins the last section, which backward() ends.
+/// The head, forward and backward: losses of `targets` (R,T), one for each turn, the gradient of
+/// its input into d.branch, and that of its weights.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, std::ssize(m.w.blocks) + 1);
