@@ -108,13 +108,12 @@ void run_scores(Sheet& sheet, bool ties) {
   for (uint64_t i = 0; i < static_cast<uint64_t>(T); ++i) {
     // Most of them are what is most likely, of all or of those that tie. One in eight is surely
     // not: so the text of tokens 12 to 19 is not greedy, although its last token is.
-    int32_t best = 0;
     std::vector<double> of(static_cast<size_t>(V));
     for (int64_t v = 0; v < V; ++v)
       for (int64_t c = 0; c < C; ++c)
         of[static_cast<size_t>(v)] += double{norm.data<float>()[static_cast<int64_t>(i) * C + c]} *
                                       double{head.data<float>()[v * C + c]};
-    best = static_cast<int32_t>(std::ranges::max_element(of) - of.begin());
+    const auto best = static_cast<int32_t>(std::ranges::max_element(of) - of.begin());
     const auto any = static_cast<int32_t>(random.below(static_cast<uint64_t>(V), i));
     const auto worse = static_cast<int32_t>((best + 1 + any % (V / 2 - 1)) % V);
     learned.push_back(i % 8 < 5 ? best : i % 8 == 5 ? worse : any);

@@ -51,7 +51,7 @@ class Slides(unittest.TestCase):
                 self.assertNotRegex(prose, r"\]\((?!https?:)", "a link that leads nowhere")
 
     def test_without_the_diff_no_line_of_a_lab_is_shown(self):
-        for lab in all_labs():
+        for lab in (lab for lab in all_labs() if lab.has_chapter):
             text = slides.deck(ROOT / "chapters" / lab.chapter, diff_too=False)
             self.assertNotIn("```diff", text, lab.name)
             self.assertIn("\n## Write it yourself\n" if not lab.is_extension else "\n## The problem\n", text, lab.name)
