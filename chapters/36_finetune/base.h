@@ -221,9 +221,8 @@ class Frozen {
                    int64_t steps) {
     const HostCopy learned = HostCopy::of(ctx, state.params.tensor);
     Arena own;
-    Ctx host = ctx;
     const Tensor all = own.alloc(Mem::Staging, "merged", Dtype::F32, {layout_.size()});
-    read(host, base.base, all);
+    read(ctx, base.base, all);
     merge(all, layout_, learned.tensor(), state.layout, scale);
     SaveDirectory directory(base.merged);
     state.texts.erase(kAdapterConfigFile);
@@ -234,7 +233,7 @@ class Frozen {
                               .tokenizer = state.tokenizer,
                               .end_of_text = state.end_of_text,
                               .texts = state.texts};
-    const std::string why_not = save_checkpoint(host, &directory, whole, steps);
+    const std::string why_not = save_checkpoint(ctx, &directory, whole, steps);
     if (!why_not.empty()) throw UserError("--save-merged {}: {}", base.merged, why_not);
   }
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <unistd.h>
 
@@ -61,19 +62,6 @@ inline void talk(const RunOptions& run, const BaseOptions& base, const LoraOptio
   const TextCodec codec(texts, base.base, gpt.vocab);
   const Draw draw({.seed = run.seed, .temperature = base.temperature});
   AnswerBatch batch(arena, codec, draw, texts, size);
-  /// What an answer says, without the token that ends it.
-  const auto said = [](const Answer& answer) {
-    const auto drawn = answer.drawn();
-    return drawn.first(drawn.size() - (answer.end == End::Token ? 1 : 0));
-  };
-  size_t shown = 0;
-  batch.watch = [&](const Answer& answer) {
-    const std::string text = codec.decode(said(answer));
-    fmt::print("{}", text.substr(shown));
-    std::fflush(stdout);
-    shown = text.size();
-  };
-
   if (isatty(STDIN_FILENO) == 1)
     tell("each line is a message, an empty one begins anew; Ctrl-D ends");
   ChatTokens chat;
@@ -91,15 +79,16 @@ inline void talk(const RunOptions& run, const BaseOptions& base, const LoraOptio
           "line {}: the conversation has {} tokens, and the window {}; legal are {}. An empty line "
           "begins a new one",
           line + 1, answer.prompt, T, T - 1);
-    shown = 0;
     batch.admit(ctx, &*model.cache, answer);
     while (answer.end == End::None) {
       const std::vector<TextRows> pass = batch.rows();
       batch.take(ctx, pass, model.decoder.forward(ctx, pass));
     }
-    fmt::print("\n");
+    const bool ended = answer.end == End::Token;
+    const std::span<const int32_t> said = answer.drawn().first(answer.drawn().size() - ended);
+    fmt::print("{}\n", codec.decode(said));
     std::fflush(stdout);
-    chat.add(said(answer), true);
+    chat.add(said, true);
     speller.close(chat);
   }
 }

@@ -34,28 +34,6 @@ INSTANTIATE_TEST_SUITE_P(Models, Adapters, ::testing::Values("tiny", "llama-tiny
                            return std::string(one.param == std::string("tiny") ? "gpt" : "llama");
                          });
 
-// r (N + K) for each of their layers: what peft counts as trainable.
-TEST_P(Adapters, HaveTheTensorsOfPeft) {
-  const GptConfig gpt = model();
-  int64_t elements = 0, tensors = 0;
-  for (const ParamSpec& spec : layout_.specs())
-    for (const HfTensor& hf : hf_tensors(spec, learned())) {
-      EXPECT_TRUE(hf.name.starts_with("base_model.model.")) << hf.name;
-      elements += hf.shape.size();
-      ++tensors;
-    }
-  int64_t expected = 0;
-  for (const ParamSpec& spec : ParamLayout(gpt).specs()) {
-    if (!spec.is_matrix() || spec.role == Role::Embedding || spec.role == Role::Position ||
-        spec.role == Role::Head)
-      continue;
-    for (const HfTensor& hf : hf_tensors(spec, gpt))
-      expected += kR * (hf.shape.dims[0] + hf.shape.dims[1]);
-  }
-  EXPECT_EQ(elements, expected);
-  EXPECT_EQ(tensors, 2 * 2 * (family(gpt) == Family::Llama ? 7 : 4));
-}
-
 TEST_P(Adapters, BeginWithAOfTheirBoundAndBOfZero) {
   const Tensor flat = arena_.zeros(Mem::Param, "adapters", Dtype::F32, {layout_.size()});
   init_params(ctx_, flat, layout_, learned(), 1);

@@ -38,24 +38,35 @@ class Finetune : public SameTrace {
     return run(typing, words("--threads 1 " + flags));
   }
   /// What chapter 31 writes to a prompt of these bytes on that line, up to the end of a message.
-  std::string answer(const std::string& load, int line, const std::string& bytes,
+  std::string answer(const std::string& load, size_t line, const std::string& bytes,
                      const std::string& flags) const {
-    std::string ids, text;
-    for (const char c : bytes) ids += fmt::format("{} ", static_cast<unsigned char>(c));
-    for (int i = 0; i < line; ++i) text += "{\"prompt\": \"1\"}\n";
-    write("prompts.jsonl", text + "{\"prompt\": \"" + ids + "\"}\n");
-    EXPECT_EQ(
-        run("31_generate", words("--tokens ids --prompts prompts.jsonl --out out.jsonl --load " +
-                                 load + " " + flags))
-            .status,
-        0);
-    std::istringstream lines(read("out.jsonl"));
-    for (int i = 0; i <= line; ++i) std::getline(lines, text);
-    const nlohmann::json line_of_out = nlohmann::json::parse(text);
+    std::vector<std::string> prompts(line, "1");
+    prompts.push_back(
+        fmt::format("{}", fmt::join(std::vector<uint8_t>(bytes.begin(), bytes.end()), " ")));
+    std::string text;
+    for (const std::string& prompt : prompts)
+      text += nlohmann::json{{"prompt", prompt}}.dump() + "\n";
+    write("prompts.jsonl", text);
     std::string said;
-    for (const int token : line_of_out["tokens"])
+    const auto lines =
+        lines_of("31_generate", "--prompts prompts.jsonl --load " + load + " " + flags);
+    for (const int token : lines[line]["tokens"])
       if (said += static_cast<char>(token); token == 0xFF) break;
     return said;
+  }
+  /// --out of a program that reads and writes tokens as numbers.
+  std::vector<nlohmann::json> lines_of(const std::string& program, const std::string& flags) const {
+    const Ended ended = run(program, words("--tokens ids --out out.jsonl " + flags));
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read("out.jsonl"));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  void refused(const Ended& ended, std::string_view says) const {
+    EXPECT_EQ(ended.status, 2) << says;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
   }
 
   // The model of small_run() is not wanted: --base has one.
@@ -154,6 +165,22 @@ TEST_F(Finetune, AChatIsWhatChapter31Writes) {
   }
 }
 
+// proof/questions.py asks. Learned answers are right, and that of the held-out chat is not.
+TEST_F(Finetune, Chapter35ScoresItsAnswers) {
+  write("chats.jsonl", some_chats(12));
+  save_base("--model tiny");
+  train("36_finetune", kChats + "--steps 120 --lr 0.002 --save tuned");
+  const Program script("36_finetune",
+                       {"sh", "-c", "python3 -B " LADDER_QUESTIONS " --tasks chats.jsonl"});
+  write("tasks.jsonl", run(script, {}).out);
+  for (const std::string load : {"base", "tuned"}) {
+    const auto lines = lines_of("35_evaluate", "--tasks tasks.jsonl --load " + load);
+    ASSERT_EQ(lines.size(), 12);
+    for (size_t i = 0; i < lines.size(); ++i)
+      EXPECT_EQ(lines[i]["scores"]["exact_match"], load == "tuned" && i < 11 ? 1 : 0) << load << i;
+  }
+}
+
 TEST_F(Finetune, RefusesWhatIsNoConversation) {
   save_base("--model tiny");
   for (const auto& [typed, flags, says] :
@@ -164,36 +191,30 @@ TEST_F(Finetune, RefusesWhatIsNoConversation) {
         {"a\n", "--base base --chat 0 --ranks 2", "--ranks must be 1, not 2"},
         {"\xFF\n", "--base base --chat 0", "a text with the byte FF; legal is UTF-8"},
         {"\n1234567890123456789012345678901234567890123456\n", "--base base --chat 0",
-         "line 2: the conversation has 64 tokens, and the window 64; legal are 63"}}) {
-    const Ended ended = talk(typed, flags);
-    EXPECT_EQ(ended.status, 2) << flags;
-    EXPECT_EQ(ended.out, "");
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
-  }
+         "line 2: the conversation has 64 tokens, and the window 64; legal are 63"}})
+    refused(talk(typed, flags), says);
 }
 
 TEST_F(Finetune, RefusesWhatDoesNotFit) {
   save_base("--model tiny");
-  const auto refused = [&](const std::string& flags, const std::string& says) {
-    const Ended ended = run("36_finetune", small_run(flags));
-    EXPECT_EQ(ended.status, 2) << flags;
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
+  const auto refuses = [&](const std::string& flags, const std::string& says) {
+    refused(run("36_finetune", small_run(flags)), says);
   };
-  refused(kChats + "--layers 2", "--layers with --base, which says what the model is");
-  refused("--model tiny --data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
-  refused(kChats + "--lora-alpha 2", "--lora-alpha needs --lora-rank");
-  refused(kChats + "--lora-rank -1", "--lora-rank must be from 0 to");
-  refused(kChats + "--end-of-text 10", "--end-of-text with chats");
-  refused(kChats + "--seq-len 12", "of its 60 chats have a target within 13 tokens");
-  refused("--model tiny --base gone --data chats.jsonl", "--base gone: no such directory");
+  refuses(kChats + "--layers 2", "--layers with --base, which says what the model is");
+  refuses("--model tiny --data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
+  refuses(kChats + "--lora-alpha 2", "--lora-alpha needs --lora-rank");
+  refuses(kChats + "--lora-rank -1", "--lora-rank must be from 0 to");
+  refuses(kChats + "--end-of-text 10", "--end-of-text with chats");
+  refuses(kChats + "--seq-len 12", "of its 60 chats have a target within 13 tokens");
+  refuses("--model tiny --base gone --data chats.jsonl", "--base gone: no such directory");
   train("36_finetune", kChats + "--lora-rank 4 --steps 1 --save adapter");
-  refused(kChats + "--lora-rank 2 --load adapter",
+  refuses(kChats + "--lora-rank 2 --load adapter",
           "r 4, lora_alpha 4, use_rslora false; legal are");
-  refused("--model tiny --base adapter --data chats.jsonl", "--base adapter: ");
+  refuses("--model tiny --base adapter --data chats.jsonl", "--base adapter: ");
   train("36_finetune", kChats + "--steps 1 --save whole");
-  refused(kChats + "--load whole --save-merged merged", "no adapter is there to merge");
+  refuses(kChats + "--load whole --save-merged merged", "no adapter is there to merge");
   write("chats.jsonl", some_chats(12) + "{}\n");
-  refused(kChats, "chats.jsonl: line 13: legal is {\"messages\"");
+  refuses(kChats, "chats.jsonl: line 13: legal is {\"messages\"");
 }
 
 }  // namespace

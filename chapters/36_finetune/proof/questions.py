@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Questions and answers of the King James Bible, as chats.
+"""Questions and answers of the King James Bible, as chats, and as tasks of chapter 35.
 
     questions.py BIBLE [MOST] > chats.jsonl    the chats, at most so many
-    questions.py --ask CHATS                   their questions, as ch36_finetune --chat reads them
-    questions.py --score CHATS < ANSWERS       how many of its answers are those of the chats, exactly
+    questions.py --tasks CHATS > tasks.jsonl   go on until the byte FF, exactly as the chat does
 
 BIBLE is what scripts/text.sh writes. Two kinds of questions: who begat whom, and how a verse goes on.
 The order is shuffled, by a fixed seed. The last tenth of the chats is what ch36_finetune holds out.
+A text of JSON has no byte FF, which ends a message of bytes. So tasks are numbers: --tokens ids.
 """
 
 import json
@@ -29,28 +29,33 @@ def questions(text):
     return list(found.items())
 
 
+def ids(data):
+    return " ".join(map(str, data))
+
+
+def task(messages):
+    *before, answer = ((message["role"] + ":\n").encode() + message["content"].encode() for message in messages)
+    head = len("assistant:\n")
+    context = b"".join(message + b"\xff" for message in before) + answer[:head]
+    return {"context": ids(context), "target": ids(answer[head:]), "until": [" 255"],
+            "max_tokens": len(answer) - head + 1}
+
+
 def main(words):
-    flag = words.pop(0) if words[:1] in (["--ask"], ["--score"]) else ""
-    if not 1 <= len(words) <= (1 if flag else 2) or not Path(words[0]).is_file():
-        print("questions.py: legal are a text and at most how many, or --ask or --score and chats", file=sys.stderr)
+    tasks = words[:1] == ["--tasks"]
+    file, *most = words[tasks:] or [""]
+    if len(most) > (not tasks) or not Path(file).is_file():
+        print("questions.py: legal are a text and at most how many, or --tasks and chats", file=sys.stderr)
         return 2
-    file, *most = words
     text = Path(file).read_text(encoding="utf-8")
-    if not flag:
-        chats = questions(text)
-        random.Random(1).shuffle(chats)
-        for question, answer in chats[: int(most[0]) if most else None]:
-            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-            print(json.dumps({"messages": messages}))
-        return 0
-    chats = [[message["content"] for message in json.loads(line)["messages"]] for line in text.splitlines()]
-    if flag == "--ask":
-        print(*(question for question, _ in chats), sep="\n\n")
-        return 0
-    answers = sys.stdin.buffer.read().decode(errors="replace").split("\n")
-    right = [answer == wanted for answer, (_, wanted) in zip(answers, chats)]
-    learned = len(chats) - max(1, len(chats) // 10)
-    print(f"{sum(right[:learned])} of {learned} learned, {sum(right[learned:])} of {len(chats) - learned} held out")
+    if tasks:
+        lines = [task(json.loads(line)["messages"]) for line in text.splitlines()]
+    else:
+        found = questions(text)
+        random.Random(1).shuffle(found)
+        lines = [{"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+                 for question, answer in found[: int(most[0]) if most else None]]
+    print(*map(json.dumps, lines), sep="\n")
     return 0
 
 
