@@ -24,7 +24,7 @@ import chapter_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = {name for name, row in chapter_tree.read_table().items() if row.trains}
-PASSED_OVER = re.compile(r"^(# |scripts/|(bash|tar -xf ladder.tar) scripts|cmake |ninja |mkdir |build/cuda|$)")
+PASSED_OVER = re.compile(r"^(# |scripts/(?!text.sh --grammar)|(bash|tar -xf ladder.tar) scripts|cmake |ninja |mkdir |build/cuda|$)")
 PAGES = ["README.md", "docs/running.md", "docs/one_step.md", "docs/recipe.md"]
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -97,7 +97,7 @@ def workplace(folder, build, text):
     (here / "runs/bible.txt").write_bytes(text.read_bytes()[:100_000])
     (here / "build").mkdir()
     (here / "build/cpu").symlink_to(build.resolve())
-    for name in ["kernels", "common", "chapters"]:
+    for name in ["kernels", "common", "chapters", "scripts"]:
         (here / name).symlink_to(ROOT / name)
     return here
 

@@ -109,16 +109,16 @@ def training_text(lines, count, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--text", type=argparse.FileType(encoding="utf-8"), required=True)
     parser.add_argument("--count", type=int, default=200, help="questions of a kind")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    lines = re.split(r"\n+|(?<=[.!?]) +", args.text.read_text(encoding="utf-8"))
+    lines = re.split(r"\n+|(?<=[.!?]) +", args.text.read())
     lines = [line.strip() for line in lines if 20 <= len(line) <= 200]
     held_out = lines[-len(lines) // 10 :]
     if len(set(held_out)) < 8:
-        sys.exit(f"{args.text}: too short; legal are 80 sentences and more, of 20 to 200 characters")
+        parser.error(f"{args.text.name}: too short; legal are 80 sentences and more, of 20 to 200 characters")
     for kind in KINDS:
         asked = questions(kind, held_out, args.count, args.seed)
         write(args.out / f"{kind}.jsonl", asked)
