@@ -12,7 +12,6 @@ some updates. Mistakes that people made must be seen.
 
 import json
 import math
-import struct
 import subprocess
 import sys
 import tempfile
@@ -46,21 +45,6 @@ def spelled(chat):
             tokens += part
             learned += [learn] * len(part)
     return tokens, learned
-
-
-def read_safetensors(path):
-    import numpy
-    import torch
-    data = Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    head = json.loads(data[8:8 + size])
-    found = {}
-    for name, entry in head.items():
-        if name != "__metadata__":
-            begin, end = (8 + size + at for at in entry["data_offsets"])
-            numbers = numpy.frombuffer(data[begin:end], numpy.float32).reshape(entry["shape"])
-            found[name] = torch.from_numpy(numbers.copy()).double()
-    return found
 
 
 def forward(w, tokens, adapters, scale):
@@ -174,7 +158,8 @@ class Finetune(unittest.TestCase):
                  "--row-documents", 1, *words)
 
     def theirs(self, name, mistake=""):
-        weights = read_safetensors(self.here / "base/model.safetensors")
+        from safetensors.torch import load_file
+        weights = {name: value.double() for name, value in load_file(self.here / "base/model.safetensors").items()}
         return train(weights, first_adapters() if name == "lora" else None, mistake)
 
     @staticmethod
