@@ -30,7 +30,7 @@ def carry(root, since):
             before[name] = Path(folder, name)
             before[name].write_bytes(path.read_bytes() if old.returncode else old.stdout)
             text = path.read_bytes()
-            for parent in row.parents if row.trains and MARK.encode() not in text else ():
+            for parent in row.parents if row.has_diff and MARK.encode() not in text else ():
                 new = root / "chapters" / parent / "main.cpp"
                 if parent not in conflicts and new.read_bytes() != before[parent].read_bytes():
                     subprocess.run(["git", "merge-file", "-L", name, "-L", "before", "-L", parent, path, before[parent], new])

@@ -57,7 +57,7 @@ def measure(root, row):
     """Lines of code of a chapter's main.cpp, and of its diff."""
     code = counted_lines(main_of(root, row.name).read_text(encoding="utf-8"))
     family = [counted_lines(main_of(root, parent).read_text(encoding="utf-8")) for parent in row.parents]
-    if not family or not row.trains:
+    if not family or not row.has_diff:
         return len(code), 0
     if row.way == "changed":
         return len(code), changed(family[0], code)

@@ -147,7 +147,7 @@ def with_quotes(root, numbered):
 def children(root, number=""):
     """Chapters with a parent. A chapter that trains nothing has no diff and is left out."""
     return [row for name, row in chapter_tree.chapters(root).items()
-            if row.parents and row.trains and (not number or name.startswith(f"{number}_"))]
+            if row.parents and row.has_diff and (not number or name.startswith(f"{number}_"))]
 
 
 def faults(root, number="", repair=False):

@@ -26,7 +26,7 @@ class Chapter:
     parents: tuple
     main_budget: int  # lines of code of main.cpp
     diff_budget: int
-    way: str  # how lines of the diff count: "changed", "new"; "none": it trains nothing and has no diff
+    way: str  # how lines of the diff count: "changed", "new", "apart"; "none": no diff
 
     @property
     def number(self):
@@ -38,6 +38,11 @@ class Chapter:
 
     @property
     def trains(self):
+        """Whether it trains on the texts that all such programs take."""
+        return self.way not in ("none", "apart")
+
+    @property
+    def has_diff(self):
         return self.way != "none"
 
 

@@ -62,6 +62,7 @@ ANSWERS = {
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
     "31_generate": "How can text be written a token at a time, and have the bits of the forward that trained?",
     "36_finetune": "How does a model learn to answer and to stop, and which of its weights must learn for that?",
+    "37_rl": "How does a model learn from what its own answers earn, if nobody writes the answers?",
     "35_evaluate": "What is a model's score made of, and why must no batch change it?",
     "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",
     "25_corpus": "Which documents are worth training on, and why must a choice depend on no order?",
@@ -88,8 +89,8 @@ def lessons(root, name):
 
 def table(root):
     """Three tables: the trunk, branches, and programs that train no model."""
-    groups = {"The trunk": lambda row: row.in_trunk, "Branches": lambda row: not row.in_trunk and row.trains,
-              "Programs that train no model": lambda row: not row.trains}
+    groups = {"The trunk": lambda row: row.in_trunk, "Branches": lambda row: not row.in_trunk and row.has_diff,
+              "Programs that train no model": lambda row: not row.has_diff}
     parts = []
     for title, is_in in groups.items():
         lines = [f"| {title}, and what you can answer afterwards | min | lines | own |", "|---|--:|--:|--:|"]
@@ -98,7 +99,7 @@ def table(root):
                 continue
             code, diff = chapter_budget.measure(root, row)
             readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
-            own = diff if row.parents and row.trains else code
+            own = diff if row.parents and row.has_diff else code
             lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme)} "
                          f"| {tens(lessons(root, name))} | {tens(own)} |")
         parts.append("\n".join(lines))

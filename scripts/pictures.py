@@ -856,6 +856,27 @@ def masked_row(_):
     return svg.done()
 
 
+# ---- 37: what the tokens of a group weigh ---------------------------------------------------------
+
+def weighed_group(_):
+    """Three answers of 2, 3 and 4 tokens to a prompt; | ends an answer. Advantages without std: 2/3, -1/3."""
+    answers, cell = ((["46", "|"], 1, "2/3"), (["4", "7", "|"], 0, "-1/3"), (["6", "4", "6", "|"], 0, "-1/3")), 60
+    svg = Svg(90 + 8 * cell + 130, 210, "A prompt and three answers: what each token weighs")
+    svg.text(0, 20, "prompt", bold=True)
+    for line, (tokens, reward, advantage) in enumerate(answers):
+        y = 32 + 50 * line
+        svg.text(0, y + 22, f"answer {line}", bold=True)
+        for at, token in enumerate(["12", "+", "34"] + tokens):
+            learned = at >= 3
+            fill = (GREEN if reward else RED) if learned else BLUE
+            svg.cell(70 + cell * at, y, cell, 26, token, fill, mark=learned)
+            svg.text(70 + cell * at + cell / 2, y + 40, f"{advantage}/9" if learned else "-", size=12, anchor="middle")
+        svg.text(90 + 7 * cell, y + 20, f"R = {reward},  A = {advantage}", size=12)
+    svg.text(0, 198, "| ends an answer. Nine tokens are learned, so each weighs A / 9 (--advantage mean divides by a "
+             "constant instead).", size=12)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -878,6 +899,7 @@ PICTURES = {
     "32_optimizers/singular_values.svg": singular_values,
     "33_mesh/groups.svg": box_of_ranks,
     "36_finetune/mask.svg": masked_row,
+    "37_rl/weights.svg": weighed_group,
 }
 
 

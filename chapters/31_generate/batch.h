@@ -40,6 +40,7 @@ struct Answer {
   std::vector<float> logprobs = {};  ///< log p of each token of the answer, before all filters
   std::string text = {};
   End end = End::None;
+  int64_t step = 0;  ///< of a training that draws (chapter 37)
 
   std::span<const int32_t> drawn() const {
     return std::span(tokens).subspan(static_cast<size_t>(prompt));
@@ -142,6 +143,7 @@ class AnswerBatch {
 
   std::span<Placed> places() { return places_; }
   const BatchCounts& counts() const { return counts_; }
+  float temperature = 1;  ///< answers keep log p of logits / temperature (chapter 37)
   /// Called with an answer when it has new tokens.
   std::function<void(const Answer&)> watch;
 
@@ -219,7 +221,8 @@ class AnswerBatch {
   static DrawKey key_of(const Answer& answer, int64_t ahead = 0) {
     return {.line = answer.line,
             .answer = answer.number,
-            .position = std::ssize(answer.tokens) + ahead};
+            .position = std::ssize(answer.tokens) + ahead,
+            .step = answer.step};
   }
 
  private:
@@ -281,6 +284,7 @@ class AnswerBatch {
   void score(const Ctx& ctx, Tensor logits, std::span<Answer* const> owners) const {
     const int64_t W = std::ssize(owners);
     if (W == 0) return;
+    if (temperature != 1) ctx.kernels->scale(ctx, logits, 1 / temperature);
     head_loss(ctx, losses_.first(W), logits.view({W, 1, logits.dim(1)}), targets_.first(W),
               codec_.vocab());
     ctx.synchronize();

@@ -47,6 +47,20 @@ struct BaseOptions {
   }
 };
 
+/// The model is that of --base. @throws UserError
+inline void take_base_model(RunOptions& run, const std::string& base) {
+  const RunOptions unset;
+  for (const auto& [given, flag] : {std::pair{run.model != unset.model, "--model"},
+                                    {run.layers.has_value(), "--layers"},
+                                    {run.heads.has_value(), "--heads"},
+                                    {run.channels.has_value(), "--channels"},
+                                    {run.vocab.has_value(), "--vocab"},
+                                    {run.tied_head, "--tied-head"}})
+    if (given)
+      throw UserError("{} with --base, which says what the model is; legal is one of them", flag);
+  run.found = model_in("--base", base, run.seq_len);
+}
+
 /// The flags of this chapter. Their check() runs before the one of RunOptions, and gives model,
 /// tokenizer and tokens to RunOptions.
 class FinetuneFlags {
@@ -73,7 +87,7 @@ class FinetuneFlags {
   void check() {
     lora_.check(run_.load);
     if (own_.talks()) check_talk();
-    if (!own_.base.empty()) take_model();
+    if (!own_.base.empty()) take_base_model(run_, own_.base);
     if (lora_.on() && own_.base.empty())
       throw UserError("--lora-rank needs --base: the model that the adapter is for");
     if (!own_.merged.empty() && !lora_.on())
@@ -108,19 +122,6 @@ class FinetuneFlags {
       throw UserError("--chat must be 0, or from 0.001 to 1e6, not {}", own_.temperature);
     run_.refuse_ranks();
     run_.plan_only = true;  // no text is read
-  }
-
-  void take_model() {
-    const RunOptions unset;
-    for (const auto& [given, flag] : {std::pair{run_.model != unset.model, "--model"},
-                                      {run_.layers.has_value(), "--layers"},
-                                      {run_.heads.has_value(), "--heads"},
-                                      {run_.channels.has_value(), "--channels"},
-                                      {run_.vocab.has_value(), "--vocab"},
-                                      {run_.tied_head, "--tied-head"}})
-      if (given)
-        throw UserError("{} with --base, which says what the model is; legal is one of them", flag);
-    run_.found = model_in("--base", own_.base, run_.seq_len);
   }
 
   void take_chats(const GptConfig& gpt) {

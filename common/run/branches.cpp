@@ -35,7 +35,10 @@ const std::vector<Branch>& branches() {
       {"34_scaling", {"--mup", "--coordinates"}},
       {"36_finetune",
        {"--base", "--template", "--learn", "--lora-rank", "--lora-alpha", "--lora-rslora",
-        "--save-merged", "--chat"}}};
+        "--save-merged", "--chat"}},
+      {"37_rl",
+       {"--loss", "--beta", "--group", "--draw-temperature", "--reward", "--advantage", "--updates",
+        "--clip-low", "--clip-high", "--kl", "--rollouts", "--role", "--places"}}};
   return all;
 }
 

@@ -17,6 +17,7 @@ from calls import FromAFolder
 from house import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
+import chapter_tree  # noqa: E402
 import gpu_measure  # noqa: E402
 import gpu_runs  # noqa: E402
 import readme_commands  # noqa: E402
@@ -98,8 +99,7 @@ class Tables(unittest.TestCase):
         sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("attention_*"))
         for kernel in gpu_measure.COUNTED:
             self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
-        trained = {path.parent.name for path in (ROOT / "chapters").glob("*/main.cpp")
-                   if "train_step" in path.read_text()}
+        trained = {name for name, row in chapter_tree.chapters().items() if row.trains}
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
         script = (ROOT / "scripts/gpu_check.sh").read_text()
         self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
