@@ -178,6 +178,17 @@ TEST_F(Rl, NoStepRepeatsTheNoiseOfAnother) {
   EXPECT_NE(drawn[0][0], drawn[0][1]);
 }
 
+// Each step has the prompt of the step before: keys that had outlived the update would be found.
+TEST_F(Rl, NoKeyOutlivesAnUpdate) {
+  save_base("--model tiny");
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "{\"prompt\": \"1+2\", \"answer\": \"7\"}\n";
+  write("tasks.jsonl", lines);
+  const Trace all = trained("--lr 3e-4 ");
+  EXPECT_NE(all.steps[0].grad_norm, "0x0p+0");
+  EXPECT_EQ(told("ratio_max"), std::vector<double>(kSteps, 1));
+}
+
 TEST_F(Rl, BytesAreAsPredicted) {
   save_base("--model tiny");
   for (const std::string& flags :
