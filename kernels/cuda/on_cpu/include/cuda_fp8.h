@@ -7,9 +7,6 @@
 
 namespace ladder::on_cpu {
 
-struct alignas(8) float2 {
-  float x, y;
-};
 enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
 

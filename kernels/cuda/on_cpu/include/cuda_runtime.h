@@ -1,5 +1,5 @@
-// Stand-in for CUDA's header, for a C++ compiler. It has what the kernels here and the exercises of
-// docs/cuda.md use.
+// Stand-in for CUDA's header, for a C++ compiler. It has what the kernels here, the labs and the
+// exercises of docs/cuda.md use.
 //
 // Everything is in ladder::on_cpu, so a program may also contain the real library.
 #pragma once
@@ -32,6 +32,12 @@ struct uint3 {
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 struct dim3 {
   uint32_t x = 1, y = 1, z = 1;
 };
@@ -43,6 +49,17 @@ extern dim3 blockDim, gridDim;
 // ---- barriers --------------------------------------------------------------------------------
 inline void __syncthreads(Where where = Where::current()) { meet_block(where); }
 void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current());
+
+// ---- numbers -----------------------------------------------------------------------------------
+template <class A, class B>
+constexpr auto min(A a, B b) {
+  return b < a ? b : a;
+}
+template <class A, class B>
+constexpr auto max(A a, B b) {
+  return a < b ? b : a;
+}
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
 // ---- bits --------------------------------------------------------------------------------------
 inline int __popc(unsigned bits) { return std::popcount(bits); }
