@@ -77,7 +77,7 @@ void run_windows(Sheet& sheet) {
   for (const int64_t n : {1, 3, 8, 9, 16, 21}) {
     const int64_t tokens = n == 21 ? sheet.pick<int64_t>("tokens", {19, 21, 22}) : n;
     std::string text;
-    for (int64_t i = 0; i < tokens; ++i) text += "ba"[i % 2];
+    for (int64_t i = 0; i < tokens; ++i) text += "ba\n"[i % 3];  // each is a token of its own
     text.back() = '^';
     int at = 0;
     for (const Request& window : Requests(encode, 0, false, kWindow).windows(text))
