@@ -268,6 +268,9 @@ struct AnswerTensors {
   }
 };
 
+/// The larger of two; NaN if one of them is.
+inline double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
 /// Weights and losses of a group of answers to one prompt. @param losses (G) @param counts (G)
 inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, double scale,
                         float* losses, AnswerCounts* counts) {
@@ -285,7 +288,7 @@ inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, do
       row.weights[row.first() + static_cast<int64_t>(i)] = static_cast<float>(term.weight * scale);
       loss += term.loss;
       kl += term.kl;
-      ratio = std::max(ratio, term.ratio);
+      ratio = larger(ratio, term.ratio);
       clipped += term.clipped ? 1 : 0;
     }
     losses[a] = static_cast<float>(loss);
@@ -341,7 +344,7 @@ inline nlohmann::json told(const RlOptions& o, const Rollout& rollout, Tensor co
   double kl = 0, clipped = 0, ratio = 0, reward = 0, cut = 0, surprise = 0;
   for (size_t a = 0; a < all.size(); ++a) {
     const Scored& answer = rollout.answers[a];
-    ratio = std::max<double>(ratio, all[a].ratio);
+    ratio = larger(ratio, all[a].ratio);
     kl += all[a].kl;
     clipped += all[a].clipped;
     reward += static_cast<double>(answer.reward);

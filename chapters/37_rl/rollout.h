@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -28,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "chapters/26_packing/bundles.h"
@@ -37,6 +39,7 @@
 #include "common/error.h"
 #include "common/input_file.h"
 #include "common/json.h"
+#include "common/names.h"
 #include "common/output_file.h"
 
 namespace ladder {
@@ -120,22 +123,45 @@ inline nlohmann::json to_json(const Scored& answer) {
       {"reward", answer.reward}};
 }
 
+/// What lines of rollouts belong to: the prompts of --data, and a model.
+struct AnswerLimits {
+  const std::vector<RlTask>& tasks;
+  int64_t vocab, T;  ///< T: the window
+};
+
 /// @throws nlohmann::json::exception, UserError
-inline Scored scored_from(const nlohmann::json& line, const std::vector<RlTask>& tasks) {
+inline Scored scored_from(const nlohmann::json& line, const AnswerLimits& limits) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const auto number = [&](const char* name, int64_t most) {
+    const auto value = line.at(name).get<double>();
+    if (!(value >= 0 && value <= static_cast<double>(most)))
+      throw UserError("{} {}; legal are 0 to {}", name, value, most);
+    return line.at(name).get<int64_t>();
+  };
   Scored answer;
-  answer.step = line.at("rollout");
-  answer.line = line.at("line");
-  answer.number = line.at("answer");
-  answer.reward = line.at("reward");
+  answer.step = number("rollout", kMost);
+  answer.line = number("line", std::ssize(limits.tasks) - 1);
+  answer.number = number("answer", kMost);
+  answer.reward = number("reward", kMost);
   answer.logprobs = line.at("logprobs").get<std::vector<float>>();
-  require_range("line", answer.line, 0, std::ssize(tasks) - 1);
-  answer.tokens = tasks[static_cast<size_t>(answer.line)].prompt;
+  answer.tokens = limits.tasks[static_cast<size_t>(answer.line)].prompt;
   answer.prompt = std::ssize(answer.tokens);
-  for (const int32_t token : line.at("tokens").get<std::vector<int32_t>>())
-    answer.tokens.push_back(token);
-  answer.end = line.at("end") == "end" ? End::Token : End::Length;
+  for (const auto token : line.at("tokens").get<std::vector<double>>()) {
+    if (!(token >= 0 && token < static_cast<double>(limits.vocab)))
+      throw UserError("token {}; legal are 0 to {}", token, limits.vocab - 1);
+    answer.tokens.push_back(static_cast<int32_t>(token));
+  }
+  const std::optional<End> end = named<End>(line.at("end").get<std::string>());
+  if (!end)
+    throw UserError("end {}; legal are {}", line.at("end").dump(), fmt::join(kNames<End>, ", "));
+  answer.end = *end;
   if (answer.drawn().empty() || answer.drawn().size() != answer.logprobs.size())
     throw UserError("legal are as many logprobs as tokens, at least one");
+  if (!std::ranges::all_of(answer.logprobs, [](float log_p) { return log_p <= 0; }))
+    throw UserError("a logprob is above 0");
+  if (std::ssize(answer.tokens) > limits.T)
+    throw UserError("prompt and answer have {} tokens; legal are {}, the window",
+                    answer.tokens.size(), limits.T);
   return answer;
 }
 
@@ -155,11 +181,15 @@ inline void sort_answers(std::vector<Scored>& answers, const std::vector<int64_t
   std::ranges::sort(answers, {}, [&](const Scored& one) {
     return std::pair{place.at(one.line), one.number};
   });
+  for (int64_t i = 0; const Scored& answer : answers)
+    if (answer.number != i++ % count)
+      throw UserError("a rollout with answer {} to line {}; legal is each from 0 to {} once",
+                      answer.number, answer.line, count - 1);
 }
 
 /// The answers of all ranks, on each rank.
 inline std::vector<Scored> all_of_ranks(Comm& comm, const std::vector<Scored>& own,
-                                        const std::vector<RlTask>& tasks) {
+                                        const AnswerLimits& limits) {
   nlohmann::json lines = nlohmann::json::array();
   for (const Scored& answer : own) lines.push_back(to_json(answer));
   std::string all;
@@ -171,13 +201,14 @@ inline std::vector<Scored> all_of_ranks(Comm& comm, const std::vector<Scored>& o
   std::vector<Scored> answers;
   std::istringstream parts(all);
   for (std::string part; std::getline(parts, part);)
-    for (const nlohmann::json& line : parse_json(part)) answers.push_back(scored_from(line, tasks));
+    for (const nlohmann::json& line : parse_json(part))
+      answers.push_back(scored_from(line, limits));
   return answers;
 }
 
 /// The answers that a step trains on. A checkpoint between two updates holds them.
 struct Rollout {
-  const std::vector<RlTask>* tasks;  ///< of --data
+  const AnswerLimits& limits;
   std::vector<Scored> answers = {};
 
   /// @throws UserError if a checkpoint between two updates held no rollout
@@ -193,7 +224,7 @@ struct Rollout {
   }
   void set_state(const nlohmann::json& lines) {
     answers.clear();
-    for (const nlohmann::json& line : lines) answers.push_back(scored_from(line, *tasks));
+    for (const nlohmann::json& line : lines) answers.push_back(scored_from(line, limits));
   }
   int64_t tokens() const {
     int64_t sum = 0;
@@ -205,10 +236,10 @@ struct Rollout {
 /// --rollouts: a file of answers.
 class RolloutFile {
  public:
-  /// @param tasks outlives it @throws UserError that names the line
-  RolloutFile(std::string path, bool reads, bool speaks, const std::vector<RlTask>& tasks)
+  /// @throws UserError that names the line
+  RolloutFile(std::string path, bool reads, bool speaks, const AnswerLimits& limits)
       : path_(std::move(path)) {
-    if (reads) read(tasks);
+    if (reads) read(limits);
     if (!reads && speaks && !path_.empty())
       out_ = std::make_unique<OutputFile>(path_, "--rollouts");
   }
@@ -229,13 +260,13 @@ class RolloutFile {
   }
 
  private:
-  void read(const std::vector<RlTask>& tasks) {
+  void read(const AnswerLimits& limits) {
     constexpr int64_t kMostBytes = int64_t{1} << 32;
     std::istringstream lines(read_small_file(path_, kMostBytes, "--rollouts"));
     int64_t number = 0;
     for (std::string line; std::getline(lines, line);) try {
         ++number;
-        Scored answer = scored_from(parse_json(line), tasks);
+        Scored answer = scored_from(parse_json(line), limits);
         read_[answer.step].push_back(std::move(answer));
       } catch (const std::exception& e) {
         throw UserError("--rollouts {}: line {}: {}; legal are lines that --rollouts wrote", path_,

@@ -80,15 +80,17 @@ class TextSampler {
 };
 
 class AnswerSource {
+  AnswerLimits limits_;  // members below use it
+
  public:
   /// @param weights those that learn @throws UserError
   AnswerSource(Arena& arena, const RlOptions& o, const RunOptions& run, const GptConfig& gpt,
                const GptTensors& weights, const PrecisionOptions& precision, Comm& comm)
-      : rollout{.tasks = &o.tasks},
+      : limits_{.tasks = o.tasks, .vocab = gpt.vocab, .T = gpt.seq_len},
         o_(o),
         comm_(comm),
         codec_(o.codec(run), o.base, gpt.vocab),
-        file_(o.rollouts, o.role == RolloutRole::Train, comm.rank() == 0, o.tasks) {
+        file_(o.rollouts, o.role == RolloutRole::Train, comm.rank() == 0, limits_) {
     if (o.objective.of_pairs())
       pairs = answers_to(o, numbers_in({0, std::ssize(o.tasks)}), 2);
     else
@@ -103,14 +105,14 @@ class AnswerSource {
       TextSampler::add_bytes(bytes, gpt, o.texts(gpt.seq_len), precision.dtype());
   }
 
-  Rollout rollout;                ///< what the step trains on
+  Rollout rollout{limits_};       ///< what the step trains on
   std::vector<Scored> pairs;      ///< DPO: all of --data
   std::optional<OpenModel> base;  ///< --kl: the weights of --base beside those that learn
 
   /// DPO: the log-probabilities that ranks have given to pairs come to all of them.
   void exchange_pairs() {
     std::erase_if(pairs, [](const Scored& answer) { return answer.logprobs.empty(); });
-    pairs = all_of_ranks(comm_, pairs, o_.tasks);
+    pairs = all_of_ranks(comm_, pairs, limits_);
     sort_answers(pairs, numbers_in({0, std::ssize(o_.tasks)}), 2);
   }
 
@@ -132,7 +134,7 @@ class AnswerSource {
           std::span(lines).subspan(static_cast<size_t>(own.begin), static_cast<size_t>(own.size()));
       std::vector<Scored> answers = answers_to(o_, prompts, o_.group(), number);
       sampler_->write(ctx, answers, o_.tasks, o_.reward, /*greedy=*/false);
-      rollout.answers = all_of_ranks(comm_, answers, o_.tasks);
+      rollout.answers = all_of_ranks(comm_, answers, limits_);
     }
     sort_answers(rollout.answers, lines, o_.group());
     file_.add(rollout.answers);

@@ -74,11 +74,52 @@ TEST(Line, KeepsEveryBit) {
   one.reward = 2;
   one.step = 5;
   one.end = End::Token;
-  const Scored again = scored_from(parse_json(json_text(to_json(one))), tasks);
+  const Scored again = scored_from(parse_json(json_text(to_json(one))), {tasks, 16, 8});
   EXPECT_EQ(again.logprobs, one.logprobs);
   EXPECT_EQ(again.tokens, one.tokens);
   EXPECT_EQ(std::tuple(again.prompt, again.number, again.reward, again.step, again.end),
             std::tuple(one.prompt, one.number, one.reward, one.step, one.end));
+}
+
+// A number outside of memory, a prompt's mark, an answer longer than a row: none is trained on.
+TEST(Line, RefusesWhatNoRolloutHas) {
+  const std::vector<RlTask> tasks = {{.prompt = {4, 5}, .answer = "x"}};
+  const auto refused = [&](const char* name, const nlohmann::json& value) {
+    nlohmann::json line = to_json(answer(0, 0, {4, 5}, {6, 7}));
+    line[name] = value;
+    EXPECT_THROW(scored_from(line, {tasks, 16, 8}), UserError) << name << value;
+  };
+  for (const int64_t token : {-5, 16}) refused("tokens", {6, token});
+  for (const char* name : {"rollout", "line", "answer", "reward"})
+    for (const double value : {-1.0, 1e20}) refused(name, value);
+  refused("line", 1);
+  refused("logprobs", {-0.1, 0.5});
+  refused("logprobs", {-0.1});
+  refused("end", "no");
+  nlohmann::json line = to_json(answer(0, 0, {4, 5}, {6, 7}));
+  EXPECT_NO_THROW(scored_from(line, {tasks, 16, 4}));
+  EXPECT_THROW(scored_from(line, {tasks, 16, 3}), UserError);
+}
+
+TEST(Rollouts, HaveEachAnswerOnce) {
+  std::vector<Scored> twice = {answer(0, 1, {4}, {6}), answer(0, 1, {4}, {7})};
+  EXPECT_THROW(sort_answers(twice, {0}, 2), UserError);
+}
+
+// NaN is larger than nothing, and std::max passes over it.
+TEST(Weights, ARatioThatIsNaNIsTold) {
+  for (const int bad : {0, 1}) {
+    Scored one = answer(0, 0, {1}, {2, 3}), other = answer(0, 1, {1}, {4});
+    one.logprobs[static_cast<size_t>(bad)] = NAN;
+    const std::vector<float> losses(4, 0.1F);
+    std::vector<float> weights(4);
+    const std::vector<AnswerRow> group = {{&one, losses.data(), weights.data()},
+                                          {&other, losses.data(), weights.data() + 2}};
+    std::array<float, 2> sums{};
+    std::array<AnswerCounts, 2> counts;
+    weigh_group({}, group, 1, sums.data(), counts.data());
+    EXPECT_TRUE(std::isnan(counts[0].ratio)) << bad;
+  }
 }
 
 TEST(Rewards, AreWholeNumbers) {

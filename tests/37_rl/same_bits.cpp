@@ -43,7 +43,8 @@ class Rl : public SameTrace {
   std::vector<double> told(const std::string& name) const {
     const auto report = nlohmann::json::parse(read("report.json"));
     std::vector<double> all;
-    for (const auto& step : report["extra"]["rl"]) all.push_back(step[name]);
+    for (const auto& step : report.at("extra").at("rl")) all.push_back(step.at(name));
+    EXPECT_FALSE(all.empty());
     return all;
   }
   Trace run_of(const std::string& flags, Range range = {0, kSteps}) const {
@@ -224,6 +225,11 @@ TEST_F(Rl, RefusesWhatDoesNotFit) {
   refused(kModel + "--data tasks.jsonl --batch 64", "60 lines; legal are");
   write("r.jsonl", "{\"line\": 1}\n");
   refused(kGrpo + "--rollouts r.jsonl --role train", "--rollouts r.jsonl: line 1");
+  train(k37, kGrpo + "--steps 1 --role sample --rollouts drawn.jsonl");
+  std::string drawn = read("drawn.jsonl");
+  drawn.insert(drawn.find("\"tokens\":[") + 10, "100000");
+  write("r.jsonl", drawn);
+  refused(kGrpo + "--rollouts r.jsonl --role train", "legal are 0 to 255");
   write("tasks.jsonl", "{\"prompt\": \"" + std::string(60, 'a') + "\", \"answer\": \"1\"}\n");
   refused(kGrpo, "line 1: 79 tokens; legal are 64, the window");
 }

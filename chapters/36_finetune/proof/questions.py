@@ -44,7 +44,7 @@ def task(messages):
 def main(words):
     tasks = words[:1] == ["--tasks"]
     file, *most = words[tasks:] or [""]
-    if len(most) > (not tasks) or not Path(file).is_file():
+    if len(most) > (not tasks) or not all(word.isdigit() for word in most) or not Path(file).is_file():
         print("questions.py: legal are a text and at most how many, or --tasks and chats", file=sys.stderr)
         return 2
     text = Path(file).read_text(encoding="utf-8")

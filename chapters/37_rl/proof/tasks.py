@@ -30,14 +30,22 @@ def verses(path):
     return [(" ".join(words[:4]), " ".join(words[4:7])) for words in lines if len(words) >= 7]
 
 
+MADE = {"arithmetic": arithmetic, "sorting": sorting}
+
+
 def main():
-    kind, folder, *text = sys.argv[1:]
+    words = sys.argv[1:]
+    if words[:1] not in ([kind] for kind in (*MADE, "verse")) or len(words) != 2 + (words[0] == "verse") or \
+            not all(Path(text).is_file() for text in words[2:]):
+        print("tasks.py: legal are arithmetic FOLDER, sorting FOLDER, verse FOLDER TEXT", file=sys.stderr)
+        return 2
+    kind, folder, *text = words
     draw = random.Random(37)
     if kind == "verse":
         found = verses(text[0])
         draw.shuffle(found)
     else:
-        found = [{"arithmetic": arithmetic, "sorting": sorting}[kind](draw) for _ in range(6000)]
+        found = [MADE[kind](draw) for _ in range(6000)]
     unique = list(dict(found).items())
     train, held_out = unique[:-len(unique) // 10], unique[-len(unique) // 10:]
     tasks = train[:1800] + held_out[:200]
@@ -57,4 +65,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

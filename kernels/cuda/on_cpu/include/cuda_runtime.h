@@ -59,6 +59,9 @@ template <class A, class B>
 constexpr auto max(A a, B b) {
   return a < b ? b : a;
 }
+// As CUDA's: of a number and NaN, the number.
+inline float min(float a, float b) { return fminf(a, b); }
+inline float max(float a, float b) { return fmaxf(a, b); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
 // ---- bits --------------------------------------------------------------------------------------
