@@ -38,7 +38,6 @@ struct RlOptions {
   Objective objective;
   std::string base, rollouts;
   RolloutRole role = RolloutRole::Both;
-  Reward reward = Reward::Exact;
   int64_t answers = 8, max_tokens = 128, updates = 1;
   int64_t places = 8;
   double temperature = 1;
@@ -103,7 +102,6 @@ class RlFlags {
     line.add("--group", own_.answers, "GRPO: how many answers are drawn to each prompt");
     line.add("--draw-temperature", own_.temperature, "logits are divided by it, in both programs");
     line.add("--max-tokens", own_.max_tokens, "an answer ends when it has so many tokens");
-    line.add("--reward", own_.reward, "exact: 1 for the answer; prefix: and for its first words");
     line.add("--advantage", o.advantage, "std: over the group's standard deviation; mean: is not");
     line.add("--updates", own_.updates, "steps with each rollout");
     line.add("--clip-low", o.clip_low, "a ratio below 1 minus this has no gradient");

@@ -50,18 +50,9 @@ struct RlTask {
   std::array<std::vector<int32_t>, 2> pair = {};  ///< DPO: chosen and rejected, without prompt
 };
 
-enum class Reward : uint8_t { Exact, Prefix };
-constexpr auto names_of(Reward) { return std::array{"exact", "prefix"}; }
-
-/// exact: 1 if the text is the answer, else 0. prefix: how many of its first words are those of the
-/// answer; one more if it is the answer.
-inline int64_t reward_of(Reward kind, std::string_view text, std::string_view answer, bool ended) {
-  if (!ended) return 0;
-  if (kind == Reward::Exact) return text == answer ? 1 : 0;
-  std::istringstream got{std::string(text)}, want{std::string(answer)};
-  int64_t words = 0;
-  for (std::string a, b; got >> a && want >> b && a == b;) ++words;
-  return words + (text == answer ? 1 : 0);
+/// A checker: 1 if the text is the answer and has ended, else 0.
+inline int64_t reward_of(std::string_view text, std::string_view answer, bool ended) {
+  return ended && text == answer ? 1 : 0;
 }
 
 /// @param pairs DPO. @throws UserError, nlohmann::json::exception

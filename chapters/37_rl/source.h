@@ -49,7 +49,7 @@ class TextSampler {
   /// Lets answers grow until all have ended; then gives each its reward.
   /// @param greedy each token is the most likely one
   void write(const Ctx& ctx, std::vector<Scored>& answers, const std::vector<RlTask>& tasks,
-             Reward reward, bool greedy) {
+             bool greedy) {
     draw_ = Draw(greedy ? DrawOptions{.temperature = 0} : options_);
     auto next = answers.begin();
     const auto busy = [&] {
@@ -64,8 +64,7 @@ class TextSampler {
       const bool ended = answer.end == End::Token;
       const auto said = answer.drawn();
       const std::string text = codec_.decode(said.first(said.size() - (ended ? 1 : 0)));
-      answer.reward =
-          reward_of(reward, text, tasks[static_cast<size_t>(answer.line)].answer, ended);
+      answer.reward = reward_of(text, tasks[static_cast<size_t>(answer.line)].answer, ended);
     }
   }
 
@@ -133,7 +132,7 @@ class AnswerSource {
       const std::span prompts =
           std::span(lines).subspan(static_cast<size_t>(own.begin), static_cast<size_t>(own.size()));
       std::vector<Scored> answers = answers_to(o_, prompts, o_.group(), number);
-      sampler_->write(ctx, answers, o_.tasks, o_.reward, /*greedy=*/false);
+      sampler_->write(ctx, answers, o_.tasks, /*greedy=*/false);
       rollout.answers = all_of_ranks(comm_, answers, limits_);
     }
     sort_answers(rollout.answers, lines, o_.group());
@@ -146,7 +145,7 @@ class AnswerSource {
     for (const int64_t line : o_.held_out())
       if (line % comm_.size() == comm_.rank()) own.push_back(line);
     std::vector<Scored> answers = answers_to(o_, own, 1);
-    sampler_->write(ctx, answers, o_.tasks, Reward::Exact, /*greedy=*/true);
+    sampler_->write(ctx, answers, o_.tasks, /*greedy=*/true);
     int64_t passed = 0;
     for (const Scored& answer : answers) passed += answer.reward;
     comm_.all_reduce({.ptr = &passed, .dtype = Dtype::I64, .shape = {1}});

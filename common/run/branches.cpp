@@ -37,7 +37,7 @@ const std::vector<Branch>& branches() {
        {"--base", "--template", "--learn", "--lora-rank", "--lora-alpha", "--lora-rslora",
         "--save-merged", "--chat"}},
       {"37_rl",
-       {"--loss", "--beta", "--group", "--draw-temperature", "--reward", "--advantage", "--updates",
+       {"--loss", "--beta", "--group", "--draw-temperature", "--advantage", "--updates",
         "--clip-low", "--clip-high", "--kl", "--rollouts", "--role", "--places"}}};
   return all;
 }
