@@ -27,6 +27,7 @@
 #include "common/run/options.h"
 #include "common/run/text_codec.h"
 #include "common/run/tokenizer.h"
+#include "kernels/narrow.h"
 
 namespace ladder {
 
@@ -266,9 +267,6 @@ struct AnswerTensors {
   }
 };
 
-/// The larger of two; NaN if one of them is.
-inline double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
-
 /// Weights and losses of a group of answers to one prompt. @param losses (G) @param counts (G)
 inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, double scale,
                         float* losses, AnswerCounts* counts) {
@@ -278,7 +276,8 @@ inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, do
   for (size_t a = 0; a < group.size(); ++a) {
     const AnswerRow& row = group[a];
     const std::vector<float> now = row.log_probs(), &old = row.answer->logprobs;
-    double loss = 0, kl = 0, ratio = 0;
+    double loss = 0, kl = 0;
+    float ratio = 0;
     int64_t clipped = 0;
     for (size_t i = 0; i < now.size(); ++i) {
       const double base = row.base.empty() ? 0 : row.base[i];
@@ -286,11 +285,11 @@ inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, do
       row.weights[row.first() + static_cast<int64_t>(i)] = static_cast<float>(term.weight * scale);
       loss += term.loss;
       kl += term.kl;
-      ratio = larger(ratio, term.ratio);
+      ratio = larger(ratio, static_cast<float>(term.ratio));
       clipped += term.clipped ? 1 : 0;
     }
     losses[a] = static_cast<float>(loss);
-    counts[a] = {static_cast<float>(ratio), static_cast<float>(kl), static_cast<float>(clipped)};
+    counts[a] = {ratio, static_cast<float>(kl), static_cast<float>(clipped)};
   }
 }
 
@@ -339,7 +338,8 @@ inline void weigh(const RlOptions& o, std::span<const AnswerRow> rows, double sc
 /// What --report says of a step, from the counts of all answers.
 inline nlohmann::json told(const RlOptions& o, const Rollout& rollout, Tensor counts) {
   const std::span all(reinterpret_cast<const AnswerCounts*>(counts.ptr), rollout.answers.size());
-  double kl = 0, clipped = 0, ratio = 0, reward = 0, cut = 0, surprise = 0;
+  double kl = 0, clipped = 0, reward = 0, cut = 0, surprise = 0;
+  float ratio = 0;
   for (size_t a = 0; a < all.size(); ++a) {
     const Scored& answer = rollout.answers[a];
     ratio = larger(ratio, all[a].ratio);
