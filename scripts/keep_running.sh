@@ -82,7 +82,7 @@ put_aside() {
       [[ -e $file.$k.partial ]] || break
     done
     mv -- "$file.partial" "$file.$k.partial" || return
-    echo "keep_running.sh: what the run that died wrote is now $file.$k.partial"
+    echo "keep_running.sh: what the run before wrote is now $file.$k.partial"
   done
 }
 
@@ -103,6 +103,7 @@ legal() {
 errors=$(mktemp) || exit 2
 trap 'rm -f "$errors"' EXIT
 died_at=none
+put_aside || exit 1  # of a run that was stopped, and this script with it
 while true; do
   n=$(legal "$ranks") || refuse "no number of ranks up to $ranks is legal for: ${program[*]}"
   load=() from=$(checkpoint)

@@ -74,12 +74,15 @@ exit 0
                 self.assertEqual({path.name: path.read_text() for path in self.here.glob("t*")},
                                  {"t.1.partial": "of another day\n", "t.2.partial": "steps of run 1\n",
                                   "t.3.partial": "steps of run 2\n", "t": "steps of run 3\n"})
-                self.assertIn("keep_running.sh: what the run that died wrote is now t.2.partial\n", done.stdout)
+                self.assertIn("keep_running.sh: what the run before wrote is now t.2.partial\n", done.stdout)
                 for path in self.here.glob("t*"):
                     path.unlink()
                 shutil.rmtree(self.here / "d")
         self.kept_running(flags=["--save", "d", "--trace", "t"], TRACED="t")  # which gives up
         self.assertEqual(sorted(path.name for path in self.here.glob("t*")), ["t.1.partial", "t.2.partial"])
+        (self.here / "t.partial").write_text("of a run that was stopped, and this script with it\n")
+        self.kept_running(flags=["--save", "d", "--trace", "t"], SAVES="1", TRACED="t")
+        self.assertIn("of a run that was stopped", (self.here / "t.3.partial").read_text())
 
     def test_why_flags_are_refused(self):
         self.pretend("program", text=self.PROGRAM)
