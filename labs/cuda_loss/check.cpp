@@ -11,22 +11,22 @@ constexpr float kNone = -INFINITY;
 
 /// merge() alone: of numbers, of none, of numbers far apart.
 void check_merge(Sheet& sheet) {
-  sheet.run("two parts", [&] {
-    const auto told = [](Part got, double max, double sum) {
+  sheet.run("two partial softmaxes", [&] {
+    const auto told = [](PartialSoftmax got, double max, double sum) {
       return got.max == max && std::abs(got.sum - sum) <= 8 * kUnit * sum
                  ? std::string(kNear)
                  : fmt::format("({}, {}) in place of ({}, {})", got.max, got.sum, max, sum);
     };
     const std::vector<float> x = sheet.normals("merge", 4);
-    const std::pair<Part, Part> pairs[] = {{{x[0], 3}, {x[1], 2}},   {{x[1], 1}, {x[0], 5}},
-                                           {{kNone, 0}, {x[2], 4}},  {{x[2], 4}, {kNone, 0}},
-                                           {{kNone, 0}, {kNone, 1}}, {{x[3] + 900, 1}, {x[3], 7}}};
+    const std::pair<PartialSoftmax, PartialSoftmax> pairs[] = {
+        {{x[0], 3}, {x[1], 2}},  {{x[1], 1}, {x[0], 5}},   {{kNone, 0}, {x[2], 4}},
+        {{x[2], 4}, {kNone, 0}}, {{kNone, 0}, {kNone, 1}}, {{x[3] + 900, 1}, {x[3], 7}}};
     sheet.wanted([&] {
       for (size_t i = 0; i < std::size(pairs); ++i) sheet.text(fmt::format("merge/{}", i), kNear);
     });
     for (size_t i = 0; const auto& [a, b] : pairs) {
       const double max = std::max(a.max, b.max);
-      const auto sum = [&](Part of) {
+      const auto sum = [&](PartialSoftmax of) {
         return of.max == kNone ? 0 : of.sum * std::exp(of.max - max);
       };
       sheet.text(fmt::format("merge/{}", i++), told(merge(a, b), max, sum(a) + sum(b)));
@@ -43,9 +43,9 @@ struct Exact {
   std::vector<double> losses, loss_bounds, gradients, bounds;
 };
 
-/// In double, and what FP32 may be off by. The part of a row is merged by a thread's chain, then by
-/// log2(threads) pairs. Each merge has two exponentials, two products and a sum: 8 roundings. What
-/// an exponential is off by through its argument is at most the logits' range.
+/// In double, and what FP32 may be off by. The partial softmax of a row is merged by a thread's
+/// chain, then by log2(threads) pairs. Each merge has two exponentials, two products and a sum: 8
+/// roundings. What an exponential is off by through its argument is at most the logits' range.
 Exact exact(const std::vector<float>& x, const std::vector<int>& targets, const Case& of) {
   const double merges = (of.columns + of.threads - 1) / of.threads + std::log2(of.threads);
   Exact all;

@@ -7,22 +7,22 @@
 
 namespace ladder {
 
-__device__ Part merge(Part a, Part b) {
+__device__ PartialSoftmax merge(PartialSoftmax a, PartialSoftmax b) {
   const float max = fmaxf(a.max, b.max);
   if (max == -INFINITY) return {max, 0};  // nothing to add; -infinity less -infinity is NaN
   return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
 }
 
-__device__ Part block_part(Part mine) {
+__device__ PartialSoftmax block_softmax(PartialSoftmax mine) {
   constexpr int kWarp = 32;
-  __shared__ Part of_warp[kWarp];
+  __shared__ PartialSoftmax of_warp[kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const auto over_lanes = [](Part part) {
+  const auto over_lanes = [](PartialSoftmax softmax) {
     for (int step = kWarp / 2; step > 0; step /= 2)
-      part = merge(part, {__shfl_xor_sync(0xFFFFFFFF, part.max, step),
-                          __shfl_xor_sync(0xFFFFFFFF, part.sum, step)});
-    return part;
+      softmax = merge(softmax, {__shfl_xor_sync(0xFFFFFFFF, softmax.max, step),
+                                __shfl_xor_sync(0xFFFFFFFF, softmax.sum, step)});
+    return softmax;
   };
   mine = over_lanes(mine);
   if (lane == 0) of_warp[warp] = mine;
@@ -39,10 +39,10 @@ __global__ void softmax_loss(float* losses, float* gradients, const float* logit
   const int first = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
   for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x)) {
     const float* row = logits + int64_t{r} * columns;
-    Part part = {-INFINITY, 0};
-    for (int c = first; c < columns; c += step) part = merge(part, {row[c], 1});
-    part = block_part(part);
-    const float log_sum = part.max + logf(part.sum);
+    PartialSoftmax softmax = {-INFINITY, 0};
+    for (int c = first; c < columns; c += step) softmax = merge(softmax, {row[c], 1});
+    softmax = block_softmax(softmax);
+    const float log_sum = softmax.max + logf(softmax.sum);
     const int target = targets[r];
     if (first == 0) losses[r] = log_sum - row[target];
     for (int c = first; c < columns; c += step) {

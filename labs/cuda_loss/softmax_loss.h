@@ -7,14 +7,14 @@ namespace ladder {
 
 /// What some numbers x say of a softmax: the largest of them, and the sum of exp(x - max). Of no
 /// numbers, and of numbers that all are -infinity, it is {-infinity, 0}.
-struct Part {
+struct PartialSoftmax {
   float max, sum;
 };
 
-/// The part of all numbers of both.
-__device__ Part merge(Part a, Part b);
-/// The part of the numbers of all threads of a block, in every thread.
-__device__ Part block_part(Part mine);
+/// The partial softmax of all numbers of both.
+__device__ PartialSoftmax merge(PartialSoftmax a, PartialSoftmax b);
+/// The partial softmax of the numbers of all threads of a block, in every thread.
+__device__ PartialSoftmax block_softmax(PartialSoftmax mine);
 
 /// With s = log(sum over c of exp(x[r,c])) and t = targets[r]:
 ///   losses[r] = s - x[r,t]
