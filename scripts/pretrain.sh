@@ -4,14 +4,14 @@
 # training, curves for TensorBoard. On the way a bad batch raises an alarm, and the run goes back. A
 # rank is killed, too, and the run goes on with two ranks: three cannot be two shard groups.
 #
-#   scripts/pretrain.sh [--steps N]     N is 6,000 if not given: by its speed, about twenty minutes on two cores
+#   scripts/pretrain.sh [--steps N]     N is 4,000 if not given, about twenty minutes on two cores that do other work, too
 #
 # After a stop the same command goes on from the last checkpoint. Results lie in runs/pretrain/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 refuse() { echo "pretrain.sh: $*; legal is [--steps N], N from 40 on" >&2; exit 2; }
-steps=6000
+steps=4000
 case $# in
   0) ;;
   2) [[ $1 == --steps && $2 =~ ^[1-9][0-9]{1,6}$ && $2 -ge 40 ]] || refuse "$*"; steps=$2 ;;
@@ -31,13 +31,14 @@ show() { printf '\n== %s\n' "$*"; "$@"; }
 
 # Three sources: verses, stories, and the pages of this project. A line is a document. Documents and windows are
 # short, so neighboring batches have about as much of each source: otherwise the loss would swing, and raise alarms.
-tokens=$runs/tokens
-if [[ ! -f $tokens/pages.idx ]]; then
-  rm -rf "$runs/raw" "$runs/kept" "$tokens" "$runs/bpe"  # half-made files of a run that was stopped
+# The last tenth of each source is held out: another file, which no step reads.
+tokens=$runs/tokens held=$runs/held_out
+if [[ ! -f $held/pages.idx ]]; then
+  rm -rf "$runs/raw" "$runs/kept" "$tokens" "$held" "$runs/bpe"  # half-made files of a run that was stopped
   bash scripts/text.sh "$runs/bible.txt"
   bash scripts/text.sh --grammar "$runs/stories.txt"
   cat chapters/*/README.md docs/*.md >"$runs/pages.txt"
-  mkdir -p "$runs/raw" "$runs/kept" "$tokens"
+  mkdir -p "$runs/raw" "$runs/kept" "$tokens" "$held"
   for source in bible stories pages; do
     python3 - "$runs/$source.txt" "$runs/raw/$source.jsonl" <<'PYTHON'
 import json, sys
@@ -51,17 +52,23 @@ PYTHON
   done
   show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe"
   for source in bible stories pages; do
-    show $bin/ch24_tokenizer encode --tokenizer "$runs/bpe" --data "$runs/kept/$source.jsonl" --format megatron \
-      --out "$tokens/$source.bin"
+    most=$(($(wc -l <"$runs/kept/$source.jsonl") * 9 / 10))
+    head -n $most "$runs/kept/$source.jsonl" >"$tokens/$source.jsonl"
+    tail -n +$((most + 1)) "$runs/kept/$source.jsonl" >"$held/$source.jsonl"
+    for part in "$tokens" "$held"; do
+      show $bin/ch24_tokenizer encode --tokenizer "$runs/bpe" --data "$part/$source.jsonl" --format megatron --out "$part/$source.bin"
+    done
   done
 fi
+
+reading=(--tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny --seq-len 128 --documents)
 
 # validate FLAGS: the loss on what is held out of each source; no step.
 validate() {
   local source
   for source in bible stories pages; do
-    show $bin/ch26_packing --data "$tokens/$source.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny \
-      --seq-len 128 --documents --batch 16 --steps 0 "$@" | grep -E '^(==|validation loss|bits per byte)'
+    show $bin/ch38_pretrain --data "$held/$source.bin" --sources "$tokens/$source.bin:1" "${reading[@]}" --batch 16 --steps 0 "$@" |
+      grep -E '^(==|validation loss|bits per byte)'
   done
 }
 
@@ -85,10 +92,9 @@ if [[ ! -f $runs/killed ]]; then
 fi
 
 show scripts/keep_running.sh --ranks 4 --mpirun "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1" -- \
-  $bin/ch38_pretrain --data "$tokens/bible.bin" --tokens uint16 --tokenizer "$runs/bpe" --model llama-tiny --seq-len 128 \
-  --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:1" --documents --pack-window 32 --batch 16 --micro-batch 2 \
-  --steps "$steps" --replicas 2 --optimizer muon --lr 2e-3 --schedule cosine --warmup $((steps / 15)) \
-  --decay-steps "$steps" --clip 1 --eval-every $((steps / 5)) --save "$runs/model" --save-every $((steps / 20)) --async \
+  $bin/ch38_pretrain --data "$held/bible.bin" --sources "$tokens/bible.bin:8,$tokens/stories.bin:1,$tokens/pages.bin:1" \
+  "${reading[@]}" --pack-window 32 --batch 16 --micro-batch 2 --steps "$steps" --replicas 2 \
+  --optimizer muon --lr 2e-3 --schedule cosine --warmup $((steps / 15)) --decay-steps "$steps" --clip 1 --eval-every $((steps / 5)) --save "$runs/model" --save-every $((steps / 20)) --async \
   --keep 3 --bad-batch $((steps / 2)) --alarms --rewind 1 --watch-every 10 --events "$runs/events" \
   --trace "$runs/trace.jsonl" --report "$runs/report.json"
 

@@ -25,6 +25,7 @@
 
 #include "chapters/07_ddp/ddp.h"
 #include "common/comm/comm.h"
+#include "common/comm/mesh_shape.h"
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/comm_stream.h"
@@ -49,6 +50,10 @@ struct HsdpOptions {
       throw UserError("--replicas {} does not divide {} ranks; legal are the divisors of {}",
                       replicas, ranks, ranks);
     return ranks / replicas;
+  }
+  /// What a report says of the layout.
+  MeshShape mesh(int64_t ranks) const {
+    return {{Axis::Data, static_cast<int>(shards(ranks))}, {Axis::Replica, replicas}};
   }
 };
 

@@ -339,7 +339,7 @@ void run(Options o, Comm& comm) {
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "30_hsdp",
                      .gpt = layout.gpt,
-                     .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
+                     .layout = run_layout(o.run, layout.micro, o.hsdp.mesh(o.run.ranks)),
                      .predicted = predict(o, layout)};
   if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));

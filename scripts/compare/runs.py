@@ -186,7 +186,7 @@ def judge(runs):
 
 def write_table(path, runs):
     """The figures of the page, for spreadsheets; more is in the reports and traces beside it."""
-    layout = ("ranks", "tp", "cp", "dp", "pp", "threads", "micro_batch")
+    layout = ("ranks", "tp", "cp", "dp", "replicas", "pp", "threads", "micro_batch")
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["row", "title", *layout, "step_ms_median", "speed_to_06", "speed_least", "speed_most",

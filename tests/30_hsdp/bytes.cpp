@@ -34,5 +34,12 @@ TEST_F(HsdpBytes, ByKindOfLink) {
     }
 }
 
+TEST_F(HsdpBytes, AreOfTheMeshThatTheReportNames) {
+  const auto layout = run(8, 2)["layout"];
+  EXPECT_EQ(layout["ranks"], 8);
+  EXPECT_EQ(layout["dp"], 4);
+  EXPECT_EQ(layout["replicas"], 2);
+}
+
 }  // namespace
 }  // namespace ladder::test
