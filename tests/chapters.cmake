@@ -40,35 +40,30 @@ endfunction()
 chapter_tests(01_sgd
   equiv resume.cpp
   unit bad_checkpoint.cpp bad_input.cpp data_files.cpp ending.cpp surroundings.cpp
-  memory memory.cpp plan_only.cpp)
+  memory plan_only.cpp)
 chapter_tests(02_adamw
   unit bad_input.cpp)
 chapter_tests(03_schedules
   unit schedule.cpp)
 chapter_tests(04_clipping
   equiv skipped.cpp
-  unit accumulate.cpp clip.cpp)
+  unit clip.cpp)
 chapter_tests(05_mixed_precision
   equiv overflow.cpp
   unit loss_scaler.cpp weights.cpp
   slow precision.cpp)
 chapter_tests(06_checkpointing
-  unit gradients.cpp policies.cpp recompute.cpp
-  memory memory.cpp)
+  unit policies.cpp recompute.cpp)
 # And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
 chapter_tests(07_ddp
   code targets.cpp
   equiv controls.cpp
   unit failures.cpp
-  memory memory.cpp traffic.cpp
   mpi mpi.cpp)
 chapter_tests(10_zero3
-  memory formulas.cpp)
-chapter_tests(11_tensor_parallel
-  memory bytes.cpp)
+  code buffers.cpp)
 chapter_tests(12_pipeline_parallel
-  code pipeline.cpp pipeline_check.cpp pipeline_clock.cpp
-  memory bytes.cpp)
+  code pipeline.cpp pipeline_check.cpp pipeline_clock.cpp)
 chapter_tests(13_3d_parallel
   code mesh.cpp plan_text.cpp
   equiv same_bits.cpp
@@ -82,29 +77,23 @@ chapter_tests(15_batch_size
 chapter_tests(16_fp8
   equiv controls.cpp
   unit fp8.cpp)
-chapter_tests(17_head_chunks
-  unit head_grad.cpp)
 chapter_tests(18_offload
   unit bad_input.cpp offload_file.cpp)
 chapter_tests(20_context_parallel
   equiv same_bits.cpp
-  unit ways.cpp tokens.cpp
-  memory bytes.cpp)
+  unit ways.cpp)
 chapter_tests(21_moe
-  memory memory.cpp
-  grad gradients.cpp)
+  memory memory.cpp)
 chapter_tests(22_expert_parallel
-  code mistakes.cpp
   equiv same_bits.cpp
   threads exchange.cpp
   memory bytes.cpp)
 chapter_tests(30_hsdp
-  memory bytes.cpp)
+  memory report.cpp)
 chapter_tests(32_optimizers
   code muon.cpp
   equiv resume.cpp)
 chapter_tests(33_mesh
   code groups.cpp
   equiv same_bits.cpp
-  memory bytes.cpp
   slow factorizations.cpp)

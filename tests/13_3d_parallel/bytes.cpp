@@ -1,9 +1,6 @@
 // 13_3d_parallel: which bytes on the wire are predicted, and of which step. All that is counted:
 // tests/golden/bytes.json.
-#include <map>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -23,18 +20,6 @@ class MeshBytes : public MemoryRuns {
  protected:
   nlohmann::json run(const Cube& mesh, const std::string& flags) const {
     return report("13_3d_parallel", mesh.flags() + "--batch 16 --micro-batch 2 --steps 2 " + flags);
-  }
-
-  /// Bytes that each rank has sent in the whole run, by operation.
-  static std::vector<std::map<std::string, int64_t>> on_the_wire(const nlohmann::json& report) {
-    std::vector<std::map<std::string, int64_t>> ranks;
-    for (const auto& of_rank : report.at("comm")) {
-      ranks.emplace_back();
-      for (const auto& [operation, count] : of_rank.items())
-        if (operation != "rank" && count.at("wire_bytes") != 0)
-          ranks.back()[operation] = count.at("wire_bytes");
-    }
-    return ranks;
   }
 };
 
@@ -58,26 +43,6 @@ TEST_F(MeshBytes, AsPredictedOfTheLastStep) {
       EXPECT_EQ(of(overflow)["predicted"], skipped ? nlohmann::json() : of(overflow)["measured"])
           << r << axis;
     }
-}
-
-// All that travels counts, also where no axis predicts it: targets, losses, sums of a softmax,
-// what is validated.
-TEST_F(MeshBytes, OneAxisSendsWhatItsChapterSends) {
-  for (const auto& [chapter, theirs, ours] : {std::tuple{"08_zero1", "--ranks 2", "--dp 2"},
-                                              {"11_tensor_parallel", "--tp 2", "--tp 2"},
-                                              {"12_pipeline_parallel", "--pp 2", "--pp 2"}}) {
-    const std::string flags = "--layers 2 --batch 4 --micro-batch 2 --steps 1 --eval-every 1 ";
-    EXPECT_EQ(on_the_wire(report("13_3d_parallel", flags + ours)),
-              on_the_wire(report(chapter, flags + theirs)))
-        << chapter;
-  }
-}
-
-// What is asked of a rank that sends more than others is not told of all.
-TEST_F(MeshBytes, OfATreeIsNotPredicted) {
-  const auto got = run({1, 2, 2}, "--reduction tree");
-  EXPECT_TRUE(got["extra"]["traffic"][0]["dp"]["predicted"].is_null());
-  EXPECT_TRUE(got["extra"]["traffic"][0]["pp"]["predicted"].is_number());
 }
 
 }  // namespace

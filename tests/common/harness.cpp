@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "tests/common/memory.h"
 #include "tests/common/pairwise.h"
 #include "tests/common/programs.h"
 #include "tests/common/same_trace.h"
@@ -96,6 +97,21 @@ TEST(ParseTrace, TakesTheLinesOfTheDesign) {
   EXPECT_TRUE(is_whole({.range = {7, 8}, .steps = steps}));
   EXPECT_ANY_THROW(parse_trace("{\"step\":7}\n"));
   EXPECT_ANY_THROW(parse_trace("step 7\n"));
+}
+
+TEST(AsPredicted, SeesABytesDifferenceAndWhatIsMissing) {
+  nlohmann::json right{{"layout", {{"ranks", 1}}},
+                       {"extra", {{"sent", {{"predicted", 1}, {"measured", 1}}}}}};
+  for (const std::string_view name : kMemNames)
+    right["memory"][0][std::string(name)] = {{"predicted", 8}, {"measured", 8}};
+  EXPECT_TRUE(as_predicted(right));
+  nlohmann::json wrong = right, lost = right, other = right;
+  wrong["memory"][0]["Workspace"]["measured"] = 9;
+  EXPECT_FALSE(as_predicted(wrong));
+  lost["memory"][0]["Workspace"]["predicted"] = nullptr;
+  EXPECT_FALSE(as_predicted(lost));
+  other["extra"]["sent"]["measured"] = 2;
+  EXPECT_FALSE(as_predicted(other));
 }
 
 TEST(Chapters, FollowTheTree) {

@@ -26,27 +26,14 @@ class MemoryRuns : public Programs {
   nlohmann::json report(const Program& program, const std::string& flags) const {
     const bool given = flags.find("--channels") != std::string::npos;
     return Programs::report(
-        program, fmt::format("{}{} {}", plan_only_ ? "--plan-only" : "",
-                             given ? "" : fmt::format(" --channels {}", kChannels), flags));
+        program, fmt::format("{} {}", given ? "" : fmt::format("--channels {}", kChannels), flags));
   }
   nlohmann::json plan(const Program& program, const std::string& flags) const {
     return report(program, "--plan-only " + flags);
   }
-  /// From here on report() is plan(). It is for tests of formulas: other tests compare predictions
-  /// with what is counted.
-  void plan_only() { plan_only_ = true; }
-
-  /// How many elements its parameters have with L layers. Each section is padded, so that each
-  /// shard has a multiple of 64. This is written out here, and does not use the layout.
-  static int64_t parameters(int64_t L, int64_t shards = 1) {
-    const int64_t C = kChannels, V = 256, T = 16;
-    const auto padded = [&](int64_t n) { return round_up(n, 64 * shards); };
-    return padded((V + T) * C) + L * padded(12 * C * C + 13 * C) + padded(V * C + 2 * C);
-  }
 
  private:
   static constexpr size_t kTextBytes = 400;
-  bool plan_only_ = false;
 };
 
 /// Success if "predicted" equals "measured" wherever a part of --report has both. Otherwise names
@@ -79,11 +66,6 @@ inline ::testing::AssertionResult as_predicted(const nlohmann::json& report) {
 inline int64_t measured(const nlohmann::json& report, Mem mem, size_t rank = 0) {
   const std::string name(kMemNames.at(static_cast<size_t>(mem)));
   return report.at("memory").at(rank).at(name).at("measured");
-}
-/// Predicted bytes, of a run or of a plan. as_predicted() checks that they are the measured ones.
-inline int64_t predicted(const nlohmann::json& report, Mem mem, size_t rank = 0) {
-  const std::string name(kMemNames.at(static_cast<size_t>(mem)));
-  return report.at("memory").at(rank).at(name).at("predicted");
 }
 
 }  // namespace ladder::test
