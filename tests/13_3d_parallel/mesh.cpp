@@ -1,11 +1,8 @@
 // The mesh of chapter 13: where ranks stand, whom they stand with, and meshes that are refused.
 #include "common/comm/mesh.h"
 
-#include <set>
-
 #include "chapters/13_3d_parallel/mesh_options.h"
 #include "common/comm/run_ranks.h"
-#include "common/model/layout.h"
 #include "tests/common/run_files.h"
 
 namespace ladder::test {
@@ -18,27 +15,6 @@ MeshCoordinate coordinate_of(int t, int d, int s) {
   return {{Axis::Tensor, t}, {Axis::Data, d}, {Axis::Pipeline, s}};
 }
 
-const std::vector<MeshShape> kShapes = {mesh_of(1, 1, 1), mesh_of(2, 1, 1), mesh_of(1, 3, 1),
-                                        mesh_of(1, 1, 5), mesh_of(2, 2, 2), mesh_of(2, 4, 2),
-                                        mesh_of(4, 3, 2), mesh_of(8, 8, 16)};
-
-TEST(MeshCoordinates, RankAndCoordinateAreInverse) {
-  for (const MeshShape& mesh : kShapes) {
-    std::set<std::vector<int>> places;
-    for (int rank = 0; rank < mesh.size(); ++rank) {
-      const MeshCoordinate at = mesh.coordinate(rank);
-      EXPECT_EQ(mesh.rank(at), rank);
-      std::vector<int> place;
-      for (const Axis axis : kAxes) {
-        EXPECT_LT(at[axis], mesh[axis]) << rank;
-        place.push_back(at[axis]);
-      }
-      places.insert(place);
-    }
-    EXPECT_EQ(std::ssize(places), mesh.size());
-  }
-}
-
 // Written out: tp fastest, then dp, then pp.
 TEST(MeshCoordinates, TensorRanksAreNeighbors) {
   const MeshShape mesh = mesh_of(2, 3, 4);
@@ -49,22 +25,6 @@ TEST(MeshCoordinates, TensorRanksAreNeighbors) {
   EXPECT_EQ(mesh.rank(coordinate_of(1, 2, 3)), 23);
 }
 
-// A checkpoint and a hash ask the layout of the parameters who has what: it must know the mesh.
-TEST(MeshCoordinates, ParametersLieWhereTheMeshSays) {
-  GptConfig gpt = preset("nano");
-  for (const MeshShape& mesh : {mesh_of(2, 2, 2), mesh_of(4, 1, 2), mesh_of(1, 4, 4)}) {
-    const ParamLayout any(gpt, mesh[Axis::Data], {0, mesh[Axis::Tensor]},
-                          {0, mesh[Axis::Pipeline], 1});
-    for (int rank = 0; rank < mesh.size(); ++rank) {
-      const MeshCoordinate at = mesh.coordinate(rank);
-      const ParamLayout there = any.shard(0).on_rank(rank);
-      EXPECT_EQ(there.tensor_rank().rank, at[Axis::Tensor]) << rank;
-      EXPECT_EQ(there.rank(), at[Axis::Data]) << rank;
-      EXPECT_EQ(there.stage_rank().rank, at[Axis::Pipeline]) << rank;
-    }
-  }
-}
-
 /// The numbers of the ranks in `group`, in its order.
 std::vector<int> members(Comm& group, int rank) {
   std::vector<int32_t> all(static_cast<size_t>(group.size()));
@@ -72,23 +32,6 @@ std::vector<int> members(Comm& group, int rank) {
   group.all_gather({.ptr = all.data(), .dtype = Dtype::I32, .shape = {std::ssize(all)}},
                    {.ptr = &own, .dtype = Dtype::I32, .shape = {1}});
   return {all.begin(), all.end()};
-}
-
-TEST(MeshGroups, OfEachAxis) {
-  for (const MeshShape& shape : kShapes) {
-    if (shape.size() > 24) continue;
-    run_threads(shape.size(), [&](Comm& comm) {
-      const Mesh mesh(comm, shape);
-      const MeshCoordinate own = shape.coordinate(comm.rank());
-      for (const Axis axis : kAxes) {
-        std::vector<int> ranks;
-        MeshCoordinate at = own;
-        for (at[axis] = 0; at[axis] < shape[axis]; ++at[axis]) ranks.push_back(shape.rank(at));
-        EXPECT_EQ(members(mesh[axis], comm.rank()), ranks);
-        EXPECT_EQ(mesh[axis].rank(), own[axis]);
-      }
-    });
-  }
 }
 
 TEST(MeshGroups, WrittenOut) {

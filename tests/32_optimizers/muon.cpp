@@ -1,5 +1,5 @@
-// Muon on ranks that share flat buffers, beside a reference in double that works on single matrices
-// and knows no layout. Mistakes that people have made must be far from it.
+// Muon on ranks that share flat buffers, with experts; and Newton-Schulz beside its definition in
+// double.
 #include "chapters/32_optimizers/muon.h"
 
 #include <cmath>
@@ -20,17 +20,6 @@
 
 namespace ladder::test {
 namespace {
-
-enum class Mistake : uint8_t {
-  None,
-  HalfReduced,     // each of two shards orthogonalises what it has of a matrix
-  EachMicroBatch,  // an update for each half of the gradient
-  Transposed,      // of a fused matrix, columns are taken for rows
-  HeadToo,         // the head is a matrix like others
-  Unsplit,         // Q, K, V, or gate and up, are one matrix
-  ScaledDecay,     // the decay has the scale of the update
-  Moonlight,       // m = beta m + g, read as if it were the lerp
-};
 
 constexpr float kLr = 0.02f;
 constexpr int kUpdates = 3;
@@ -102,77 +91,11 @@ Matrix orthogonal(Matrix x) {
   return x;
 }
 
-/// The elements of each matrix that is orthogonalised by itself, by the text of the layout.
-std::vector<std::vector<size_t>> pieces_of(const GptConfig& gpt, const ParamSpec& spec,
-                                           Mistake mistake) {
-  const int64_t R = spec.shape.dims[0], N = spec.shape.dims[1], HS = gpt.head_size(),
-                r = gpt.heads / gpt.groups();
-  std::vector<std::vector<size_t>> pieces(6);
-  for (int64_t i = 0; i < R * N; ++i) {
-    const bool columns = mistake == Mistake::Transposed;
-    const int64_t row = columns ? i % R : i / N, column = columns ? i / R : i % N;
-    int64_t piece = 0;
-    if (spec.role == Role::Qkv) piece = std::max(row / HS % (r + 2) - r + 1, int64_t{0});
-    if (spec.role == Role::GateUp) piece = row % 2;
-    if (mistake == Mistake::Unsplit) piece = 0;
-    if (mistake == Mistake::HalfReduced && 2 * i >= R * N) piece += 3;
-    pieces[static_cast<size_t>(piece)].push_back(static_cast<size_t>(row * N + column));
-  }
-  std::erase_if(pieces, [](const auto& piece) { return piece.empty(); });
-  return pieces;
-}
-
-double scale_of(int64_t R, int64_t N) {
-  return 0.2 * std::sqrt(static_cast<double>(std::max(R, N)));
-}
-
-/// u becomes the scaled update of one parameter.
-void update(const GptConfig& gpt, const ParamSpec& spec, Numbers& u, Mistake mistake) {
-  const int64_t N = spec.shape.dims[1];
-  for (const std::vector<size_t>& piece : pieces_of(gpt, spec, mistake)) {
-    Matrix x{std::ssize(piece) / N, N};
-    for (size_t i = 0; i < piece.size(); ++i) x.x[i] = u[piece[i]];
-    x = orthogonal(x);
-    for (size_t i = 0; i < piece.size(); ++i) u[piece[i]] = scale_of(x.R, N) * x.x[i];
-  }
-}
-
 /// No token goes to this expert.
 bool is_idle(const std::string& name) { return name.find("experts.3.") != std::string::npos; }
 
-float gradient(const std::string& name, int t, int half, size_t i) {
-  return is_idle(name) ? 0 : noise(name + std::to_string(2 * t + half), i) * 0x1p-4f;
-}
 float gradient(const std::string& name, int t, size_t i) {
-  return gradient(name, t, 0, i) + gradient(name, t, 1, i);
-}
-
-/// One parameter after all updates.
-Numbers reference(const GptConfig& gpt, const ParamSpec& spec, Mistake mistake) {
-  const auto n = static_cast<size_t>(spec.shape.size());
-  const bool muon = is_muon(spec) || (mistake == Mistake::HeadToo && spec.role == Role::Head);
-  const bool twice = muon && mistake == Mistake::EachMicroBatch;
-  const double keep = muon ? kMuon.momentum : kAdamW.beta1;
-  const double take = mistake == Mistake::Moonlight ? 1 : 1 - keep;
-  const double decay =
-      kLr * kAdamW.decay_of(spec) *
-      (muon && mistake == Mistake::ScaledDecay ? scale_of(spec.shape.dims[0], spec.shape.dims[1])
-                                               : 1);
-  Numbers w(n), m(n), v(n), u(n);
-  for (size_t i = 0; i < n; ++i) w[i] = noise(spec.name, i);
-  for (int k = 0; k < (twice ? 2 : 1) * kUpdates; ++k) {
-    for (size_t i = 0; i < n; ++i) {
-      const double g = twice ? gradient(spec.name, k / 2, k % 2, i) : gradient(spec.name, k, i);
-      m[i] = keep * m[i] + take * g;
-      v[i] = kAdamW.beta2 * v[i] + (1 - double{kAdamW.beta2}) * g * g;
-      const double mh = m[i] / (1 - std::pow(keep, k + 1));
-      const double vh = v[i] / (1 - std::pow(double{kAdamW.beta2}, k + 1));
-      u[i] = muon ? keep * m[i] + (1 - keep) * g : mh / (std::sqrt(vh) + kAdamW.eps);
-    }
-    if (muon) update(gpt, spec, u, mistake);
-    for (size_t i = 0; i < n; ++i) w[i] = (1 - decay) * w[i] - kLr * u[i];
-  }
-  return w;
+  return is_idle(name) ? 0 : noise(name + std::to_string(t), i) * 0x1p-4f;
 }
 
 /// All parameters after the same updates by class Muon.
@@ -211,44 +134,27 @@ double distance(const auto& got, const Numbers& want, double all) {
   return norm(wrong) / all;
 }
 
-/// How far the parameters are from the reference: the largest share of an update's norm.
-double distance(const GptConfig& gpt, const Params& got, Mistake mistake) {
-  double most = 0;
-  const ParamLayout layout(gpt);
-  for (const ParamSpec& spec : layout.specs()) {
-    const Numbers want = reference(gpt, spec, mistake);
-    Numbers moved = want;
-    for (size_t i = 0; i < moved.size(); ++i) moved[i] -= noise(spec.name, i);
-    most = std::max(most, distance(got.at(spec.name), want, norm(moved)));
-  }
-  return most;
-}
-
 /// A rounding is 2^-24 of the norm. Before the first of five steps it grows 485-fold at most; a
 /// product adds up to sqrt(2 n) of them for n terms, n at most 128 here.
 constexpr double kBound = 485 * 5 * 16 * 0x1p-24;
 
-TEST(Muon, IsTheDefinitionOnAnyRanks) {
-  for (const char* name : {"nano", "llama-nano", "moe-nano"}) {
-    const GptConfig gpt = model(name);
-    const Params one = on_ranks(gpt, 1);
-    EXPECT_LT(distance(gpt, one, Mistake::None), kBound) << name;
-    // An expert without tokens still decays.
-    const auto idle = std::ranges::count_if(one, [](const auto& of) { return is_idle(of.first); });
-    EXPECT_EQ(idle, gpt.has_experts() ? 2 : 0);
-    for (const int ranks : {2, 4, 8}) EXPECT_EQ(on_ranks(gpt, ranks), one) << name << ranks;
+// No chapter trains experts with it. The definition: PyTorch's runs, tests/golden/muon.json.
+TEST(Muon, OfExpertsOnAnyRanks) {
+  const GptConfig gpt = model("moe-nano");
+  const Params one = on_ranks(gpt, 1);
+  for (const int ranks : {2, 4, 8}) EXPECT_EQ(on_ranks(gpt, ranks), one) << ranks;
+  // An expert without tokens still decays.
+  int idle = 0;
+  for (const auto& [name, weights] : one) {
+    if (!is_idle(name)) continue;
+    ++idle;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const double want =
+          noise(name, i) * std::pow(1 - double{kLr} * kAdamW.weight_decay, kUpdates);
+      ASSERT_NEAR(weights[i], want, 1e-6) << name << i;
+    }
   }
-}
-
-TEST(Muon, ControlMistakesAreFar) {
-  const GptConfig gpt = model("nano");
-  const auto got = on_ranks(gpt, 2);
-  for (const Mistake mistake :
-       {Mistake::HalfReduced, Mistake::EachMicroBatch, Mistake::Transposed, Mistake::HeadToo,
-        Mistake::Unsplit, Mistake::ScaledDecay, Mistake::Moonlight})
-    EXPECT_GT(distance(gpt, got, mistake), 10 * kBound) << static_cast<int>(mistake);
-  const GptConfig llama = model("llama-nano");
-  EXPECT_GT(distance(llama, on_ranks(llama, 2), Mistake::Unsplit), 10 * kBound);
+  EXPECT_EQ(idle, 2);
 }
 
 Tensor drawn(Arena& arena, int64_t R, int64_t N, const auto& value) {

@@ -1,10 +1,7 @@
 // The groups of chapter 33's mesh, and meshes that are refused.
-#include <set>
 #include <vector>
 
 #include "chapters/33_mesh/mesh_groups.h"
-#include "common/comm/run_ranks.h"
-#include "common/model/layout.h"
 #include "tests/common/run_files.h"
 
 namespace ladder::test {
@@ -28,41 +25,6 @@ TEST(MeshGroupsTest, WrittenOut) {
   EXPECT_EQ(ranks_along(kCube, 13, {Axis::Pipeline}), (Ranks{13, 29}));
   EXPECT_EQ(ranks_along(kCube, 13, model_axes()).front(), 8);
   EXPECT_EQ(std::ssize(ranks_along(kCube, 13, model_axes())), 16);
-}
-
-// Every rank is in one group of each kind, at its place.
-TEST(MeshGroupsTest, AreSlicesOfAllRanks) {
-  for (const Axes& axes : {Axes{}, Axes{Axis::Context, Axis::Data}, model_axes()}) {
-    std::set<std::vector<int>> groups;
-    size_t size = 0;
-    for (int rank = 0; rank < kCube.size(); ++rank) groups.insert(ranks_along(kCube, rank, axes));
-    for (const auto& group : groups) size += group.size();
-    EXPECT_EQ(size, static_cast<size_t>(kCube.size()));
-  }
-  run_threads(8, [](Comm& comm) {
-    const MeshShape mesh{{Axis::Context, 2}, {Axis::Data, 2}, {Axis::Replica, 2}};
-    const MeshCoordinate at = mesh.coordinate(comm.rank());
-    const MeshGroups groups(comm, mesh);
-    EXPECT_EQ(groups.shards->rank(), at[Axis::Context] + 2 * at[Axis::Data]);
-    EXPECT_EQ(groups.batch->rank(), at[Axis::Data] + 2 * at[Axis::Replica]);
-    EXPECT_EQ(groups.model->size(), 4);
-    EXPECT_EQ(groups.storage->size(), 8);
-  });
-}
-
-// A checkpoint asks the layout of the parameters who has what, model after model.
-TEST(MeshGroupsTest, StorageHasTheOrderOfCheckpoints) {
-  GptConfig gpt = preset("nano");
-  const ParamLayout any(gpt, /*shards=*/4, {0, 2}, {0, 2, 1});
-  run_threads(kCube.size(), [&](Comm& comm) {
-    const MeshGroups groups(comm, kCube);
-    const MeshCoordinate at = kCube.coordinate(comm.rank());
-    const ParamLayout there = any.shard(0).on_rank(groups.storage->rank());
-    EXPECT_EQ(there.tensor_rank().rank, at[Axis::Tensor]);
-    EXPECT_EQ(there.rank(), at[Axis::Context] + 2 * at[Axis::Data]);
-    EXPECT_EQ(there.stage_rank().rank, at[Axis::Pipeline]);
-    EXPECT_EQ(groups.storage->rank() / 16, at[Axis::Replica]);
-  });
 }
 
 TEST(MeshGroupsTest, AreShown) {
