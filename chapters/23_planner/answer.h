@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chapters/06_checkpointing/recompute.h"
 #include "chapters/23_planner/candidates.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
@@ -52,7 +53,8 @@ inline Answer answer(const Question& question, Device device, size_t fastest = 1
     throw UserError("--precision fp8: {} has no peak for it; legal are fp32, bf16 and fp16",
                     device.name);
   const Job job = question.asked();
-  const Fixed fixed = question.layout.fixed(job.gpt);
+  const Fixed& fixed = question.layout.fixed;
+  if (fixed.recompute) Recompute(*fixed.recompute, job.gpt.layers);  // throws unless it is legal
   Found found = Search(job, device).find(fixed, {.fastest = fastest});
   if (found.plans.empty()) refuse(job, device, fixed, found);
   const Plan& best = found.plans.front();
@@ -62,7 +64,7 @@ inline Answer answer(const Question& question, Device device, size_t fastest = 1
   return {device, job, std::move(found), ladder, cost};
 }
 
-/// The number of the fastest plan that --explain asks for.
+/// The number of the fastest plan with this name, as the page shows it.
 inline std::string value_of(const Answer& a, std::string_view name) {
   for (size_t i = 0; i < kMemCount; ++i)
     if (kMemNames[i] == name) return fmt::format("{} bytes", a.best().memory.bytes.bytes[i]);

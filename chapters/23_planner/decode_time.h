@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/flops.h"
@@ -98,37 +97,19 @@ inline std::vector<DecodeRow> decode_rows(const Job& job, const Device& device) 
   return rows;
 }
 
-inline std::string decode_text(const Job& job, const Device& device,
-                               const std::vector<DecodeRow>& rows) {
+/// @throws UserError as decode_rows()
+inline std::string decode_text(const Job& job, const Device& device) {
   const int64_t weights = decode_bytes(job, 0);
   std::string text = fmt::format(
       "{}, {}, one {}: weights {}, the cache of {} tokens {}\n{:>6} {:>10} {:>11} {:>24} {:>15}\n",
       job.gpt.name, job.precision.name, device.name, size_text(weights), job.gpt.seq_len,
       size_text(decode_bytes(job, 1) - weights), "texts", "bytes", "ms a pass",
       "tokens/s, half a window", "and a whole one");
-  for (const auto& [bytes, half, whole] : rows)
+  for (const auto& [bytes, half, whole] : decode_rows(job, device))
     text += fmt::format("{:>6} {:>10} {:>11.3g} {:>24.0f} {:>15.0f}{}\n", half.texts,
                         size_text(bytes), 1e3 * half.seconds(), half.rate(), whole.rate(),
                         half.compute > half.memory ? "  products decide" : "");
   return text;
-}
-
-/// The content of --report.
-inline nlohmann::json decode_json(const Job& job, const Device& device,
-                                  const std::vector<DecodeRow>& rows) {
-  nlohmann::json report = {{"chapter", "23_planner"},
-                           {"model", job.gpt.name},
-                           {"device", device.name},
-                           {"seq_len", job.gpt.seq_len},
-                           {"precision", job.precision.name},
-                           {"weights", decode_bytes(job, 0)},
-                           {"cache", decode_bytes(job, 1) - decode_bytes(job, 0)}};
-  for (const auto& [bytes, half, whole] : rows)
-    report["decode"].push_back({{"texts", half.texts},
-                                {"bytes", bytes},
-                                {"half_tokens_per_second", half.rate()},
-                                {"whole_tokens_per_second", whole.rate()}});
-  return report;
 }
 
 }  // namespace ladder::planner

@@ -93,40 +93,11 @@ inline constexpr std::array kDeviceFields = {
     DeviceField{"achieved.usable", &Device::usable, 1, 1e-6, 1},
 };
 
-/// A line of a TOML file. Only the parts of TOML that a device needs are known: "[section]", 'key =
-/// 1.5', 'key = "text"', comments.
-class DeviceLine {
- public:
-  explicit DeviceLine(const std::string& line) : text_(trimmed(without_comment(line))) {}
-
-  bool empty() const { return text_.empty(); }
-  bool is_section() const {
-    return text_.size() > 2 && text_.front() == '[' && text_.back() == ']';
-  }
-  std::string section() const { return text_.substr(1, text_.size() - 2); }
-  std::string key() const { return trimmed(text_.substr(0, text_.find('='))); }
-  /// What follows the '='; "" if there is none.
-  std::string value() const {
-    const size_t at = text_.find('=');
-    return at == std::string::npos ? "" : trimmed(text_.substr(at + 1));
-  }
-
- private:
-  static std::string without_comment(const std::string& line) {
-    bool quoted = false;
-    for (size_t i = 0; i < line.size(); ++i) {
-      quoted ^= line[i] == '"';
-      if (line[i] == '#' && !quoted) return line.substr(0, i);
-    }
-    return line;
-  }
-  static std::string trimmed(const std::string& text) {
-    const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
-    return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
-  }
-
-  std::string text_;
-};
+/// `text` without the white space around it.
+inline std::string bare(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
 
 /// The number in `value`, if field `field` of `file` may have it. @throws UserError
 inline double device_number(const std::string& file, const DeviceField& field,
@@ -146,15 +117,17 @@ inline Device parse_device(const std::string& file, const std::string& text) {
   std::vector<std::string_view> missing;
   for (const DeviceField& field : kDeviceFields) missing.push_back(field.name);
   std::istringstream lines(text);
-  std::string line, section;
-  while (std::getline(lines, line)) {
-    const DeviceLine read(line);
-    if (read.empty()) continue;
-    if (read.is_section()) {
-      section = read.section() + ".";
+  // The parts of TOML that a device needs: [section], key = 1.5, key = "text", # a comment.
+  for (std::string line, section; std::getline(lines, line);) {
+    line = bare(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
+    if (line.front() == '[' && line.back() == ']') {
+      section = line.substr(1, line.size() - 2) + ".";
       continue;
     }
-    const std::string name = section + read.key(), value = read.value();
+    const size_t equals = std::min(line.find('='), line.size() - 1);
+    const std::string name = section + bare(line.substr(0, equals)),
+                      value = bare(line.substr(equals + 1));
     if (name == "name" && value.size() > 2 && value.front() == '"' && value.back() == '"') {
       device.name = value.substr(1, value.size() - 2);
       continue;

@@ -1,21 +1,8 @@
-// --explain: shows a number of the plan, its formula, the values in the formula, and the file and
-// chapter that it comes from.
+// What the page says of each number of a plan: its formula, and the file that it comes from.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
-#include <string>
 #include <string_view>
-
-#include <fmt/format.h>
-
-#include "chapters/23_planner/job.h"
-#include "chapters/23_planner/search.h"
-#include "chapters/23_planner/stage_time.h"
-#include "chapters/23_planner/step_time.h"
-#include "common/error.h"
-#include "kernels/arena.h"
 
 namespace ladder::planner {
 
@@ -82,46 +69,5 @@ inline constexpr std::array kExplanations = {
     Explanation{"interval", "sqrt(2 x seconds of a checkpoint x seconds between failures)",
                 "chapters/23_planner/run_cost.h"},
 };
-
-/// @throws UserError that names all numbers that can be explained
-inline const Explanation& explanation_of(const std::string& name) {
-  const auto* const found = std::ranges::find(kExplanations, name, &Explanation::name);
-  if (found != kExplanations.end()) return *found;
-  std::string all;
-  for (const Explanation& e : kExplanations) all += (all.empty() ? "" : ", ") + std::string(e.name);
-  throw UserError("--explain {}: legal are {}", name, all);
-}
-
-/// The values of the letters of all formulas, for this plan.
-inline std::string letters(const Job& job, const Device& device, const Plan& plan,
-                           SizeTable& sizes) {
-  const PlanLayout& l = plan.layout;
-  const StageSeconds& t = plan.step.stage;
-  const StageSizes& n = sizes.of(job, l, plan.step.slowest);
-  const GptConfig& gpt = job.gpt;
-  const StepModel model(job, device, l, sizes);
-  const auto link = [](const Link& at) {
-    return fmt::format("{:.0f} GB/s {}", at.rate / 1e9, at.in_node ? "in the node" : "by network");
-  };
-  return fmt::format(
-      "  L {}, C {}, T {}, V {}, NH {}, HS {}, M {} elements of a block's matrices\n"
-      "  m {} micro-batches of {} sequences, {} tokens of each on a rank; {} in flight on stage 0\n"
-      "  slowest stage {}: {} elements, {} of one of {} shards; memory of stage {}\n"
-      "  F {:.3g} s, I {:.3g} s, W {:.3g} s of one micro-batch there\n"
-      "  links: tensor {}, context {}, data {}, stages {}\n",
-      gpt.layers, gpt.channels, gpt.seq_len, gpt.vocab, gpt.heads, gpt.head_size(),
-      gpt.block_matrices(), l.micros(job), l.micro_batch, gpt.seq_len / l.cp, in_flight(job, l, 0),
-      plan.step.slowest, n.all, n.own, l.shards(), plan.memory.stage, t.forward.total(),
-      t.input.total(), t.weight.total(), link(model.stages().tensor_link()),
-      link(model.stages().context_link()), link(model.data_link()),
-      link(model.stages().stage_link()));
-}
-
-/// @param value in the form that the plan prints
-inline std::string explained(const Explanation& e, std::string_view value,
-                             const std::string& letters_text) {
-  return fmt::format("{} = {}\n  {}\n{}  from {}\n", e.name, value, e.formula, letters_text,
-                     e.where);
-}
 
 }  // namespace ladder::planner

@@ -10,13 +10,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "chapters/23_planner/answer.h"
 #include "chapters/23_planner/command.h"
 #include "chapters/23_planner/decode_time.h"
 #include "chapters/23_planner/device.h"
-#include "chapters/23_planner/explain.h"
 #include "chapters/23_planner/law_file.h"
 #include "chapters/23_planner/plan_options.h"
 #include "chapters/23_planner/plan_report.h"
@@ -37,15 +35,13 @@ namespace {
 
 struct Options {
   Question question;
-  std::string explain, report, law;
-  bool command = false, decode = false;
+  std::string report, law;
+  bool decode = false;
   int64_t show = 10;
 
   void add_to(CommandLine& line) {
     line.group("Output");
     line.add("--show", show, "layouts in the table");
-    line.add("--explain", explain, "a number, as mfu, bubble or Activation: its formula");
-    line.add("--command", command, "print the commands that start the fastest layout, and stop");
     line.add("--decode", decode,
              "print how fast one device writes texts with the model (chapter 31), and stop");
     line.add("--report", report,
@@ -54,13 +50,11 @@ struct Options {
   }
   /// @throws UserError
   void check() const {
-    if (show < 1 || show > 1000) throw UserError("--show must be from 1 to 1000, not {}", show);
-    if (!explain.empty()) explanation_of(explain);
-    if (question.job.flops > 0 && (command || !(report.empty() && explain.empty())))
-      throw UserError(
-          "--report, --explain and --command are of a plan, which --compute does not make");
-    if (decode && (question.job.flops > 0 || command || !explain.empty()))
-      throw UserError("--decode is no plan: --compute, --command and --explain do not go with it");
+    require_range("--show", show, 1, 1000);
+    if ((decode || question.job.flops > 0) && !report.empty())
+      throw UserError("--report is of a plan, which --compute and --decode do not make");
+    if (decode && question.job.flops > 0)
+      throw UserError("--decode and --compute: two questions; legal is one of them");
     if (!law.empty() && question.job.flops == 0) throw UserError("--law is for --compute");
   }
 };
@@ -88,8 +82,11 @@ void print_layouts(const Answer& a, int64_t show) {
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
-void print_memory(const Answer& a) {
-  fmt::print("\nfastest: {}\n{}", a.best().layout.text(), memory_text(a.best(), a.ladder));
+void print_memory(const Question& question, const Answer& a) {
+  const PlanLayout& layout = a.best().layout;
+  fmt::print("\nfastest: {}\n{}", layout.text(), memory_text(a.best(), a.ladder));
+  if (!a.ladder.chapter.empty())
+    fmt::print("run: {}\n", ladder_command(question, a.job, layout, a.ladder.chapter));
 }
 
 void print_smaller(const Answer& a) {
@@ -145,40 +142,25 @@ void print_step(const Answer& a, double price) {
 
 // ---- 6. report ----------------------------------------------------------------------------------
 
-void explain(const Answer& a, const std::string& name) {
-  SizeTable sizes;
-  fmt::print("{}", explained(explanation_of(name), value_of(a, name),
-                             letters(a.job, a.device, a.best(), sizes)));
-}
-
-void write_report(const nlohmann::json& report, const std::string& name) {
+void write_report(const Answer& a, const std::string& name) {
   if (name.empty()) return;
   OutputFile file(name, "--report");
-  file.write(report.dump(2) + "\n");
+  file.write(report_json(a).dump(2) + "\n");
   file.commit();
-}
-
-/// How fast one device writes texts.
-void decode(const Job& job, const Device& device, const std::string& report) {
-  const std::vector<DecodeRow> rows = decode_rows(job, device);
-  write_report(decode_json(job, device, rows), report);
-  fmt::print("{}", decode_text(job, device, rows));
 }
 
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens, o.law);
   const Device device = read_device(LADDER_DEVICES, job.device);
-  if (o.decode) return decode(o.question.asked(), device, o.report);
-  const Answer a = answer(o.question, device, static_cast<size_t>(std::max<int64_t>(100, o.show)));
-  write_report(report_json(a), o.report);
-  if (!o.explain.empty()) return explain(a, o.explain);
-  if (o.command) {
-    fmt::print("{}", commands_text(o.question, a.job, a.device, a.best().layout, a.ladder));
+  if (o.decode) {
+    fmt::print("{}", decode_text(o.question.asked(), device));
     return;
   }
+  const Answer a = answer(o.question, device, static_cast<size_t>(std::max<int64_t>(100, o.show)));
+  write_report(a, o.report);
   print_layouts(a, o.show);
-  print_memory(a);
+  print_memory(o.question, a);
   print_step(a, o.question.cost.price);
   print_smaller(a);
 }

@@ -80,11 +80,9 @@ struct JobOptions {
   /// @throws UserError
   void check() {
     run.plan_only = run.takes_experts = true;
-    for (const auto& [flag, value] : {std::pair<const char*, int64_t>{"--gpus", gpus},
-                                      {"--batch", run.batch},
-                                      {"--threads", threads}})
-      if (value < 1 || value > 1 << 20)
-        throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
+    require_range("--gpus", gpus, 1, 1 << 20);
+    require_range("--batch", run.batch, 1, 1 << 20);
+    require_range("--threads", threads, 1, 1 << 20);
     if (reserve != -1 && !(reserve >= 0 && reserve <= 1e6))
       throw UserError("--reserve must be from 0 to 1e6 GiB, not {}", reserve);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
@@ -98,62 +96,44 @@ struct JobOptions {
 
 /// What the search may not choose itself.
 struct LayoutOptions {
-  int64_t tp = 0, pp = 0, dp = 0, cp = 0, ep = 0, micro_batch = 0, chunks = 0;
-  int64_t zero = -1, replicas = 0;
+  Fixed fixed;
   std::string recompute, schedule;
 
   void add_to(CommandLine& line) {
     line.group("Layout: of what is not given, all that is legal is searched");
     const FlagRules any{.shown_default = "any"};
-    line.add("--tp", tp, "ranks that split each layer", any);
-    line.add("--pp", pp, "stages", any);
-    line.add("--dp", dp, "ranks that split the batch", any);
-    line.add("--cp", cp, "ranks that split each sequence", any);
-    line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
-    line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
-    line.add("--replicas", replicas, "groups with all shards of stage 3 each (chapter 30)", any);
+    line.add("--tp", fixed.tp, "ranks that split each layer", any);
+    line.add("--pp", fixed.pp, "stages", any);
+    line.add("--dp", fixed.dp, "ranks that split the batch", any);
+    line.add("--cp", fixed.cp, "ranks that split each sequence", any);
+    line.add("--ep", fixed.ep, "ranks that share the experts, of those of dp and cp", any);
+    line.add("--zero", fixed.zero, "stage of ZeRO, 0 to 3", any);
+    line.add("--replicas", fixed.replicas, "groups with all shards of stage 3 each (chapter 30)",
+             any);
     line.add("--recompute", recompute, "a policy of chapter 06", any);
-    line.add("--micro-batch", micro_batch,
+    line.add("--micro-batch", fixed.micro_batch,
              "sequences of one forward: a power of two, or all of a replica", any);
-    line.add("--schedule", schedule, "gpipe, 1f1b, interleaved or zb-h1", any);
-    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved", any);
+    line.add("--schedule", schedule, "of a pipeline",
+             {.legal = {kNames<PipelineKind>.begin(), kNames<PipelineKind>.end()},
+              .shown_default = "any"});
+    line.add("--chunks", fixed.chunks, "parts of the model on a stage, for interleaved", any);
   }
   /// @throws UserError
-  void check() const {
-    for (const auto& [flag, value] : {std::pair{"--tp", tp},
-                                      {"--pp", pp},
-                                      {"--dp", dp},
-                                      {"--cp", cp},
-                                      {"--ep", ep},
-                                      {"--replicas", replicas},
-                                      {"--micro-batch", micro_batch},
-                                      {"--chunks", chunks}})
-      if (value < 0 || value > 1 << 20)
-        throw UserError("{} must be from 1 to {}, or 0 for any, not {}", flag, 1 << 20, value);
-    if (zero < -1 || zero > 3) throw UserError("--zero must be from 0 to 3, not {}", zero);
-    if (!schedule.empty() && !named<PipelineKind>(schedule))
-      throw UserError("--schedule {}; legal are {}", schedule,
-                      fmt::join(kNames<PipelineKind>, ", "));
-    if (chunks > 1 && !schedule.empty() && schedule != to_string(PipelineKind::Interleaved))
+  void check() {
+    for (const auto& [flag, value] : {std::pair{"--tp", fixed.tp},
+                                      {"--pp", fixed.pp},
+                                      {"--dp", fixed.dp},
+                                      {"--cp", fixed.cp},
+                                      {"--ep", fixed.ep},
+                                      {"--replicas", fixed.replicas},
+                                      {"--micro-batch", fixed.micro_batch},
+                                      {"--chunks", fixed.chunks}})
+      require_range(flag, value.value_or(1), 1, 1 << 20);
+    require_range("--zero", fixed.zero.value_or(0), 0, 3);
+    fixed.schedule = named<PipelineKind>(schedule);
+    if (fixed.chunks > 1 && fixed.schedule && fixed.schedule != PipelineKind::Interleaved)
       throw UserError("--chunks is for --schedule interleaved, not {}", schedule);
-  }
-
-  Fixed fixed(const GptConfig& gpt) const {
-    const auto given = [](int64_t n) { return n > 0 ? std::optional(n) : std::nullopt; };
-    Fixed f{.tp = given(tp),
-            .pp = given(pp),
-            .dp = given(dp),
-            .cp = given(cp),
-            .ep = given(ep),
-            .replicas = given(replicas),
-            .micro_batch = given(micro_batch),
-            .chunks = given(chunks),
-            .schedule = named<PipelineKind>(schedule)};
-    if (zero >= 0) f.zero = zero;
-    if (recompute.empty()) return f;
-    Recompute(recompute, gpt.layers);  // throws unless it is legal
-    f.recompute = recompute;
-    return f;
+    if (!recompute.empty()) fixed.recompute = recompute;
   }
 };
 

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "chapters/23_planner/explain.h"
+#include "chapters/23_planner/device.h"
 #include "chapters/23_planner/flops.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/ladder_memory.h"

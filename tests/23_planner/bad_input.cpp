@@ -11,11 +11,13 @@ class PlannerRefuses : public Refusals {
  protected:
   /// `flags`, and of a small plan those that they leave open.
   static std::string with_defaults(std::string flags) {
+    const bool is_decode = flags.starts_with("--decode");
     for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--model", "tiny"},
                                       {"--batch", "8"},
                                       {"--gpus", "8"},
                                       {"--report", "report.json"}})
-      if (flags.find(flag + " ") == std::string::npos) flags += " " + flag + " " + value;
+      if (flags.find(flag + " ") == std::string::npos && (flag != "--report" || !is_decode))
+        flags += " " + flag + " " + value;
     return flags;
   }
 };

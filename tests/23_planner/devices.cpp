@@ -1,5 +1,4 @@
 // Device files: those of the chapter can be read, and a fault of one is one clear line.
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -39,20 +38,18 @@ TEST(Devices, AllCanBeRead) {
 TEST(Devices, EveryFieldIsNeededOnce) {
   const std::string text = read_small_file(kFolder + "/h100.toml", 1 << 16);
   EXPECT_EQ(refusal(text), "");
-  std::string section;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const DeviceLine read(line);
-    if (read.is_section()) section = read.section() + ".";
-    if (read.empty() || read.is_section()) continue;
-    std::string without = text;
-    without.erase(without.find(line), line.size());
-    const std::string name = section + read.key(), why = refusal(without);
-    EXPECT_NE(why.find("no " + name), std::string::npos) << why;
-    EXPECT_EQ(why.find('\n'), std::string::npos);
-    if (!section.empty()) {
-      EXPECT_NE(refusal(text + "[x]\n"), refusal(text + "[x]\n" + line)) << name;
-    }
+  for (const DeviceField& field : kDeviceFields) {
+    const std::string name(field.name), key = name.substr(name.find('.') + 1);
+    std::string without = text, twice = text;
+    const size_t section = text.find("[" + name.substr(0, name.find('.')) + "]"),
+                 begin = text.find("\n" + key + " = ", section), end = text.find('\n', begin + 1);
+    without.erase(begin, end - begin);
+    twice.insert(begin, text.substr(begin, end - begin));
+    EXPECT_EQ(refusal(without), "--device own.toml: no " + name +
+                                    "; legal are files that have each "
+                                    "field once");
+    EXPECT_NE(refusal(twice).find(name + " is no field, or there twice"), std::string::npos)
+        << name;
   }
 }
 

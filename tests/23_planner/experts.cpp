@@ -60,33 +60,6 @@ TEST(Experts, TokensGoThereAndBack) {
   EXPECT_EQ(StageModel(of, device, {.dp = 64}).of(0).forward[Term::Experts], 0);
 }
 
-// Of a block forward in 16 bits: two residuals, two norms, rotary positions, SwiGLU of the chosen
-// experts, the router, and a row for each choice there and back.
-TEST(Experts, KernelsMoveRowsThereAndBack) {
-  const Job of = mixtral();
-  Device device = read_device(LADDER_DEVICES, "h100");
-  device.memory_rate = device.memory_share = 1;
-  const double L = 32, C = 4096, F = 14336, heads = 32 + 8, HS = 128, E = 8, k = 2, tokens = 4096;
-  const double block =
-      2 * 3 * C + 2 * 2 * C + 2 * heads * HS + 3 * k * F + 2 * (E + k) + 2 * (k + 1) * C;
-  const double ends = 3 * C + 2 * static_cast<double>(of.gpt.padded_vocab);
-  const PlanLayout layout{.dp = 64};
-  EXPECT_NEAR(StageModel(of, device, layout).of(0).forward[Term::Kernels],
-              2 * tokens * (L * block + ends), 1);
-}
-
-TEST(Experts, WhatIsNotLegal) {
-  const Job of = mixtral();
-  EXPECT_EQ(why_not(of, {.dp = 64, .ep = 16}),
-            "ep 16 must divide 8 experts and the 64 ranks of dp and cp");
-  EXPECT_EQ(why_not(of, {.pp = 16, .dp = 4, .ep = 8}),
-            "ep 8 must divide 8 experts and the 4 ranks of dp and cp");
-  EXPECT_NE(why_not(of, {.tp = 2, .dp = 32, .ep = 2}), "");
-  Job dense = of;
-  dense.gpt = preset("llama2-7b");
-  EXPECT_EQ(why_not(dense, {.dp = 64, .ep = 2}), "ep: the model has no experts");
-}
-
 TEST(Experts, TheSearchSharesThem) {
   const Job of = mixtral();
   const Device device = read_device(LADDER_DEVICES, "h100");

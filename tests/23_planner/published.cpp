@@ -108,21 +108,27 @@ Job job(const GptConfig& config, int64_t gpus, int64_t batch) {
   return job;
 }
 
+/// Of a published run: eight tensor ranks, micro-batches of one sequence, and selective
+/// recomputation.
+Fixed interleaved(int64_t pp, int64_t dp, int64_t chunks, int64_t zero, int64_t cp = 1) {
+  return {.tp = 8,
+          .pp = pp,
+          .dp = dp,
+          .cp = cp,
+          .zero = zero,
+          .micro_batch = 1,
+          .chunks = chunks,
+          .recompute = "selective",
+          .schedule = PipelineKind::Interleaved};
+}
+
 // a100.toml is set by the 530B row; the others are judged. The smallest model has the smallest
 // products, which reach less of the peak than the file says.
 TEST(Published, StepsOfKorthikanti) {
   const std::vector<double> off = {0.17, 0.09, 0.02, 0.06};
   for (size_t i = 0; i < kA100.size(); ++i) {
     const Measured& row = kA100[i];
-    Fixed fixed{.tp = 8,
-                .pp = row.gpus / 8,
-                .dp = 1,
-                .cp = 1,
-                .zero = 0,
-                .micro_batch = 1,
-                .chunks = 3,
-                .recompute = "selective",
-                .schedule = PipelineKind::Interleaved};
+    Fixed fixed = interleaved(row.gpus / 8, 1, 3, 0);
     if (i == 0) fixed.micro_batch = 4;
     if (i == 3) fixed.schedule = PipelineKind::OneFOneB;
     const double got =
@@ -145,15 +151,7 @@ TEST(Published, StepsOfLlama) {
     GptConfig config = preset("llama3-405b");
     config.layers = 128;
     config.seq_len = row.seq_len;
-    const Fixed fixed{.tp = 8,
-                      .pp = 16,
-                      .dp = row.gpus / 128 / row.cp,
-                      .cp = row.cp,
-                      .zero = 1,
-                      .micro_batch = 1,
-                      .chunks = 4,
-                      .recompute = "selective",
-                      .schedule = PipelineKind::Interleaved};
+    const Fixed fixed = interleaved(16, row.gpus / 128 / row.cp, 4, 1, row.cp);
     const double seconds = planned(job(config, row.gpus, row.batch), "h100", fixed);
     const double rate = static_cast<double>(row.batch * row.seq_len) / seconds;
     const double got = utilisation(model_flops(config), rate, row.gpus, 1e12);
@@ -166,18 +164,9 @@ TEST(Published, StepsOfLlama) {
 // 12,288.
 TEST(Published, StepsOfMegaScale) {
   GptConfig config = preset("gpt3-175b");
-  for (const auto& [gpus, seconds] : {std::pair<int64_t, double>{3072, 23.7}, {12288, 6.34}}) {
-    const Fixed fixed{.tp = 8,
-                      .pp = 8,
-                      .dp = gpus / 64,
-                      .cp = 1,
-                      .zero = 1,
-                      .micro_batch = 1,
-                      .chunks = 6,
-                      .recompute = "selective",
-                      .schedule = PipelineKind::Interleaved};
-    EXPECT_NEAR(planned(job(config, gpus, 6144), "a100", fixed) / seconds, 1, 0.11);
-  }
+  for (const auto& [gpus, seconds] : {std::pair<int64_t, double>{3072, 23.7}, {12288, 6.34}})
+    EXPECT_NEAR(planned(job(config, gpus, 6144), "a100", interleaved(8, gpus / 64, 6, 1)) / seconds,
+                1, 0.11);
 }
 
 // 2410.06511 (torchtitan): 829 tokens a second and device, 70B on 256 H100 with FSDP alone.

@@ -104,29 +104,6 @@ TEST_F(Planner, SaysWhatItLeftOut) {
     EXPECT_NE(ended.out.find(report[part].dump()), std::string::npos) << part << "\n" << ended.out;
 }
 
-TEST_F(Planner, TheFrontIsFasterOrSmaller) {
-  const auto report = planned(k70B);
-  const auto &layouts = report["layouts"], &front = report["pareto"];
-  EXPECT_EQ(front[0], 0);
-  for (size_t i = 1; i < front.size(); ++i)
-    EXPECT_LT(layouts[front[i].get<size_t>()]["bytes"],
-              layouts[front[i - 1].get<size_t>()]["bytes"]);
-  const auto smallest = std::ranges::min_element(
-      layouts, [](const auto& a, const auto& b) { return a["bytes"] < b["bytes"]; });
-  EXPECT_EQ(layouts[front.back().get<size_t>()]["bytes"], (*smallest)["bytes"]);
-}
-
-TEST_F(Planner, KeepsWhatIsGiven) {
-  const auto report = planned(k70B + " --tp 8 --pp 4 --zero 1 --recompute full --schedule zb-h1");
-  for (const auto& l : report["layouts"]) {
-    EXPECT_EQ(l["tp"], 8);
-    EXPECT_EQ(l["pp"], 4);
-    EXPECT_EQ(l["zero"], 1);
-    EXPECT_EQ(l["recompute"], "full");
-    EXPECT_EQ(l["schedule"], "zb-h1");
-  }
-}
-
 // A given layout that the search finds by itself has the same numbers.
 TEST_F(Planner, OneLayoutIsThatOfTheSearch) {
   const auto first = planned(k70B)["layouts"][0];
@@ -138,11 +115,6 @@ TEST_F(Planner, OneLayoutIsThatOfTheSearch) {
   const auto report = planned(flags + " --micro-batch " + first["micro_batch"].dump());
   ASSERT_EQ(report["layouts"].size(), 1U);
   EXPECT_EQ(report["layouts"][0], first);
-}
-
-/// Its time is in the README: tests assert none.
-TEST_F(Planner, SearchesThousandsOfDevices) {
-  EXPECT_EQ(plan("--model llama3-405b --gpus 4096 --batch 4096 --device h100").status, 0);
 }
 
 TEST_F(Planner, ARefusalNamesTheSmallestPlan) {
@@ -172,17 +144,6 @@ TEST_F(Planner, TheReserveIsLeft) {
   // One device has nobody to talk to.
   const std::string one = "--model gpt2-124m --gpus 1 --batch 8";
   EXPECT_EQ(planned(one), planned(one + " --reserve 0"));
-}
-
-TEST_F(Planner, ExplainsEachNumber) {
-  const std::string few = k70B + " --tp 8 --pp 4 --zero 1 --recompute full --schedule zb-h1";
-  for (const char* name : {"Param", "Activation", "products", "bubble", "data", "mfu", "hfu",
-                           "days", "interval", "step_seconds", "tensor"}) {
-    const Ended ended = plan(few + " --explain " + name);
-    EXPECT_EQ(ended.status, 0) << ended.err;
-    EXPECT_TRUE(ended.out.starts_with(std::string(name) + " = ")) << ended.out;
-    EXPECT_NE(ended.out.find("\n  from "), std::string::npos) << ended.out;
-  }
 }
 
 TEST_F(Planner, SpendsABudget) {

@@ -1,5 +1,4 @@
-// The time of a step: its bubble is chapter 12's, its products are its operations, and more of a
-// resource is never slower.
+// The time of a step: its bubble and its traffic are those of the chapters.
 #include "chapters/23_planner/step_time.h"
 
 #include <string>
@@ -8,7 +7,6 @@
 
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/23_planner/device.h"
-#include "chapters/23_planner/flops.h"
 #include "common/model/config.h"
 
 namespace ladder::planner {
@@ -34,30 +32,6 @@ StepTime clocked(const Job& job, const PlanLayout& layout) {
   return StepModel(job, h100(), layout, sizes).clocked();
 }
 
-TEST(StepTime, ProductsAreTheOperationsOfTheModel) {
-  for (const char* model : {"gpt3-6.7b", "llama3-8b"}) {
-    const Job of = job(model);
-    PlanLayout layout{.tp = 2, .pp = 1, .dp = 32};
-    const StepTime time = step(of, layout);
-    const auto [blocks, head, attention] = forward_flops(of.gpt);
-    const double tokens = static_cast<double>(of.tokens()), devices = 64;
-    const double rate = h100().bf16 * h100().products;
-    EXPECT_NEAR(time.terms[Term::Products] / (3 * blocks * tokens / devices / rate), 1, 1e-9);
-    // The head has a row for each of the padded vocabulary.
-    const double pad = static_cast<double>(of.gpt.padded_vocab) / static_cast<double>(of.gpt.vocab);
-    EXPECT_NEAR(time.terms[Term::Head] / (3 * pad * head * tokens / devices / rate), 1, 1e-9);
-  }
-}
-
-// A causal kernel does half of the pairs forward, and five products for two backward.
-TEST(StepTime, AttentionIsCausal) {
-  const Job of = job();
-  const StepTime time = step(of, {.tp = 1, .pp = 1, .dp = 64});
-  const double whole = forward_flops(of.gpt).attention * static_cast<double>(of.tokens()) / 64;
-  const double rate = h100().bf16 * h100().attention;
-  EXPECT_NEAR(time.terms[Term::Attention] / (3.5 * whole / 2 / rate), 1, 0.01);
-}
-
 // Where all stages but the ends are equal, the clock is a little faster than the formula, which
 // takes all stages for the slowest; and never slower.
 TEST(StepTime, TheClockAgreesWithTheFormula) {
@@ -72,32 +46,6 @@ TEST(StepTime, TheClockAgreesWithTheFormula) {
     EXPECT_LE(clock, formula * (1 + 1e-9)) << to_string(kind);
     EXPECT_GE(clock, formula * 0.93) << to_string(kind);
   }
-}
-
-TEST(StepTime, OneStageHasNoBubble) {
-  EXPECT_EQ(step(job(), {.tp = 8, .pp = 1, .dp = 8}).terms[Term::Bubble], 0);
-  EXPECT_GT(step(job(), {.tp = 8, .pp = 2, .dp = 4}).terms[Term::Bubble], 0);
-}
-
-TEST(StepTime, MoreOfAResourceIsNeverSlower) {
-  const PlanLayout layout{.tp = 8, .pp = 4, .dp = 2, .zero = 1, .recompute = "full"};
-  const double before = step(job(), layout).seconds();
-  for (double Device::*number : {&Device::bf16, &Device::memory_rate, &Device::node_rate,
-                                 &Device::net_rate, &Device::products, &Device::attention}) {
-    Device better = h100();
-    better.*number *= 1.25;
-    EXPECT_LT(step(job(), layout, better).seconds(), before);
-  }
-}
-
-TEST(StepTime, RecomputationTakesAForwardMore) {
-  const PlanLayout none{.tp = 1, .pp = 2, .dp = 32},
-      full{.tp = 1, .pp = 2, .dp = 32, .recompute = "full"};
-  const StepTime a = step(job(), none), b = step(job(), full);
-  const double forward = a.terms[Term::Products] / 3;
-  EXPECT_EQ(a.terms[Term::Again], 0);
-  EXPECT_GT(b.terms[Term::Again], forward);
-  EXPECT_LT(b.terms[Term::Again], 1.5 * forward);
 }
 
 // What replicas send is the chapters' own: an all-reduce is a reduce-scatter and an all-gather.

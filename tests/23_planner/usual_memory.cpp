@@ -49,15 +49,6 @@ TEST(UsualBytes, ZerosExample) {
     EXPECT_NEAR(7.5 * bytes_each(of, zero, 64), printed[static_cast<size_t>(zero)], 0.05) << zero;
 }
 
-// What tables give for 7, 70 and 405 B at 16 bytes, and for 1 B: 16, 112, 1,120 and 6,480 GB.
-TEST(UsualBytes, TheTablesOfStates) {
-  const double each = bytes_each(job("nano", "bf16", Gradients::Narrow));
-  EXPECT_EQ(1 * each, 16);
-  EXPECT_EQ(7 * each, 112);
-  EXPECT_EQ(70 * each, 1120);
-  EXPECT_EQ(405 * each, 6480);
-}
-
 // 2205.05198: s b h (34 - 2) / t without dropout's masks, the attention matrix not kept: with a
 // sum of exponentials for each query and head, and two numbers for each norm.
 TEST(UsualBytes, ActivationsAreThoseOfThePaper) {
