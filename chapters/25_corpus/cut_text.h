@@ -67,22 +67,6 @@ inline std::vector<std::string_view> between_newlines(std::string_view text, siz
   return parts;
 }
 
-/// `text` with one line for each paragraph, where lines were as wide as a page. Blank lines stand
-/// between paragraphs, and stay.
-inline std::string unwrapped(std::string_view text) {
-  std::string all;
-  bool is_in_paragraph = false;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = trimmed(text.substr(begin, end - begin));
-    if (begin > 0) all += is_in_paragraph && !line.empty() ? ' ' : '\n';
-    all += line;
-    is_in_paragraph = !line.empty();
-    begin = end + 1;
-  }
-  return all;
-}
-
 /// Calls f(word, has_letter, has_number) for each word: what stands between white space.
 template <class F>
 void for_words(std::string_view text, F&& f) {

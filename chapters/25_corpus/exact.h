@@ -91,7 +91,7 @@ void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filte
     std::vector<EqualTexts> equal;
     for (int64_t bytes = 0; equal.size() < groups.size() && (equal.empty() || bytes < limit);) {
       const std::vector<uint64_t>& group = groups[equal.size()];
-      bytes += lines[group.front()].left.bytes;
+      bytes += lines[group.front()].left;
       for (const uint64_t ordinal : group) group_of[ordinal] = static_cast<uint32_t>(equal.size());
       equal.emplace_back();
     }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@
 #include "common/json_document.h"
 #include "common/names.h"
 #include "common/run/command_line.h"
-#include "common/tokens/encoder.h"
 
 namespace ladder {
 
@@ -30,26 +28,19 @@ struct SieveOptions {
   std::vector<RuleSet> filter;  ///< empty: none
   Dedup dedup = Dedup::Exact;
   MinHashOptions minhash;
-  bool unwrap = false;
 
   void add_to(CommandLine& line) {
     line.group("25_corpus");
     line.add("--filter", filter, "whose rules a document must keep, in this order");
-    line.add("--unwrap", unwrap,
-             "first joins the lines of a paragraph: of mail, novels and manuals as wide as a page");
     line.add("--dedup", dedup, "duplicates that are removed; near: exact ones, too");
     minhash.add_to(line);
   }
   /// @throws UserError
-  void check() {
+  void check() const {
     minhash.check();
-    if (filter.size() > 1 && std::ranges::count(filter, RuleSet::None) > 0)
-      throw UserError("--filter: none stands beside others");
-    std::erase(filter, RuleSet::None);
     for (const RuleSet set : filter)
       if (std::ranges::count(filter, set) > 1)
         throw UserError("--filter: {} stands there twice", to_string(set));
-    if (unwrap) filter.insert(filter.begin(), RuleSet::Unwrap);
   }
 };
 
@@ -59,7 +50,6 @@ struct SieveOptions {
 struct Judged {
   std::vector<LineEntry> lines;
   std::vector<std::vector<KeyRecord>> texts, bands;
-  std::vector<std::pair<uint64_t, std::string>> bad;
 
   explicit Judged(int ranks) : texts(static_cast<size_t>(ranks)), bands(texts) {}
 };
@@ -72,42 +62,30 @@ inline void send_to_owner(std::vector<std::vector<KeyRecord>>& to, const Hash128
 class Judge {
  public:
   /// Judges may share all of these.
-  /// @param held_out, encoder null if there is none
-  Judge(const SieveOptions& o, const HashFunctions& functions, HeldOut* held_out,
-        const Encoder* encoder)
-      : o_(o), functions_(functions), held_out_(held_out) {
-    if (encoder) encoder_.emplace(*encoder);
-  }
+  /// @param held_out null if there is none
+  Judge(const SieveOptions& o, const HashFunctions& functions, HeldOut* held_out)
+      : o_(o), functions_(functions), held_out_(held_out) {}
 
-  void judge(std::string_view line, uint64_t ordinal, Judged& found) {
+  /// @return what is wrong with the line; "" if it is a document, or blank
+  std::string judge(std::string_view line, uint64_t ordinal, Judged& found) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       found.lines.push_back({.ordinal = ordinal, .fate = Fate::Blank});
-      return;
+      return "";
     }
-    if (std::string wrong = read_document(line, document_); !wrong.empty())
-      return refuse(std::move(wrong), ordinal, found);
+    if (std::string wrong = read_document(line, document_); !wrong.empty()) return wrong;
     LineEntry& entry = found.lines.emplace_back(LineEntry{.ordinal = ordinal});
     std::string& text = document_.text;
-    entry.source = static_cast<uint32_t>(hash64(document_.source));
-    entry.read = entry.left = size(text);
+    entry.read = std::ssize(text);
     original_ = text;
     entry.fate = fate(text);
     entry.is_changed = text != original_;
-    if (entry.is_changed) entry.left = size(text);
+    entry.left = std::ssize(text);
     entry.hash = hash128(text);
     if (entry.fate == Fate::Kept) add_keys(text, entry, found);
-  }
-  static void refuse(std::string wrong, uint64_t ordinal, Judged& found) {
-    found.lines.push_back({.ordinal = ordinal, .fate = Fate::Broken});
-    found.bad.emplace_back(ordinal, std::move(wrong));
+    return "";
   }
 
  private:
-  TextSize size(std::string_view text) {
-    tokens_.clear();
-    if (encoder_) encoder_->encode(text, tokens_);
-    return {std::ssize(text), std::ssize(tokens_)};
-  }
   Fate fate(std::string& text) {
     if (trimmed(text).empty()) return Fate::Empty;
     // Of the whole text: what C4 leaves of it may be the held-out text in shreds.
@@ -130,10 +108,8 @@ class Judge {
   const SieveOptions& o_;
   const HashFunctions& functions_;
   HeldOut* held_out_;
-  std::optional<Encoder> encoder_;
   JsonDocument document_;
   std::string original_;  ///< the text before any set has changed it
-  std::vector<uint32_t> tokens_;
 };
 
 }  // namespace ladder

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,10 +27,9 @@
 #include "common/data/line_files.h"
 #include "common/data/sorted_records.h"
 #include "common/error.h"
+#include "common/own_place.h"
 #include "common/run/command_line.h"
 #include "common/run/run_main.h"
-#include "common/tokens/encoder.h"
-#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {
@@ -41,20 +38,18 @@ namespace {
 
 struct FileOptions {
   std::vector<std::string> data;
-  std::string out, removed, tokenizer;
-  int64_t memory_limit = int64_t{1} << 30, bad_lines = 0;
+  std::string out, removed;
+  int64_t memory_limit = int64_t{1} << 30;
   int threads = 1, ranks = 1;
 
   void add_to(CommandLine& line) {
     line.group("Files");
     line.add("--data", data, "files of documents: a line of each is an object with \"text\"");
-    line.add("--out", out, "documents that stay: a file, or a directory with a file for each");
+    line.add("--out", out, "a file of documents that stay");
     line.add("--removed", removed, "a file of documents that go, with the reason");
-    line.add("--tokenizer", tokenizer, "what ch24_tokenizer train wrote: tokens are counted, too");
     line.add("--memory-limit", memory_limit,
              "bytes of records of a rank, of texts that are compared, and of a line",
              {.bytes = true});
-    line.add("--bad-lines", bad_lines, "lines that are no document and are passed over");
     line.add("--threads", threads, "threads of a rank");
     line.add("--ranks", ranks, "ranks that split the documents; under mpirun the processes");
   }
@@ -66,7 +61,6 @@ struct FileOptions {
       throw UserError("--memory-limit must be at least 64KB, not {} bytes", memory_limit);
     require_range("--threads", threads, 1, 1024);
     require_range("--ranks", ranks, 1, 1024);
-    if (bad_lines < 0) throw UserError("--bad-lines must be at least 0, not {}", bad_lines);
   }
 };
 
@@ -111,19 +105,17 @@ Records make_records(const Options& o) {
 struct Inputs {
   LineFiles files;
   std::optional<HeldOut> held_out;
-  std::optional<Tokenizer> tokenizer;
   HashFunctions functions;
 
   explicit Inputs(const Options& o)
       : files(o.files.data, "--data", o.files.memory_limit),
         functions(o.sieve.minhash.bands * o.sieve.minhash.rows) {
     if (!o.held_out.files.empty()) held_out.emplace(o.held_out, o.files.memory_limit);
-    if (!o.files.tokenizer.empty()) tokenizer = read_tokenizer(o.files.tokenizer, {});
   }
 };
 
 NamedPaths paths_read(const Options& o) {
-  NamedPaths all = tokenizer_paths(o.files.tokenizer);
+  NamedPaths all;
   for (const std::string& path : o.held_out.files) all.emplace_back("--held-out", path);
   for (const std::string& path : o.files.data) all.emplace_back("--data", path);
   return all;
@@ -131,16 +123,19 @@ NamedPaths paths_read(const Options& o) {
 
 /// What rank 0 writes.
 struct Outputs {
-  Output kept;
-  std::optional<LineWriter> removed;
+  std::optional<LineWriter> kept, removed;
 
-  Outputs(const FileOptions& o, NamedPaths taken) : kept(o.out, o.data, taken) {
+  Outputs(const FileOptions& o, NamedPaths taken) {
+    take_place({"--out", o.out}, taken);
     require_own_place({"--removed", o.removed}, taken);
+    kept.emplace(o.out, "--out");
     if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
   }
+  /// A full disk leaves both old files. A death between two renames does not.
   void commit() {
+    kept->sync();
     if (removed) removed->sync();
-    kept.commit();
+    kept->commit();
     if (removed) removed->commit();
   }
 };
@@ -149,35 +144,23 @@ struct Outputs {
 
 /// Reads and judges all documents. @return on rank 0 all lines, elsewhere none
 std::vector<LineEntry> judge_all(Comm& comm, const Options& o, Inputs& in, Records& records) {
-  std::optional<Encoder> encoder;
-  if (in.tokenizer) encoder.emplace(*in.tokenizer);
   std::vector<Judge> judges;
   std::vector<Judged> found;
   for (int i = 0; i < o.files.threads; ++i) {
-    judges.emplace_back(o.sieve, in.functions, in.held_out ? &*in.held_out : nullptr,
-                        encoder ? &*encoder : nullptr);
+    judges.emplace_back(o.sieve, in.functions, in.held_out ? &*in.held_out : nullptr);
     found.emplace_back(comm.size());
   }
   std::vector<LineEntry> lines;
-  int64_t bad = 0;
   const auto work = [&](size_t thread, const LinePart& part) {
     for (size_t i = 0; i < part.lines.size(); ++i) {
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
-      part.lines[i].too_long
-          ? Judge::refuse("is longer than --memory-limit", ordinal, found[thread])
-          : judges[thread].judge(part.line(i), ordinal, found[thread]);
+      const std::string wrong = part.lines[i].too_long
+                                    ? "is longer than --memory-limit"
+                                    : judges[thread].judge(part.line(i), ordinal, found[thread]);
+      if (!wrong.empty()) throw UserError("{}: {}", in.files.name_of(part, i), wrong);
     }
   };
-  for_own_parts(in.files, share_of(comm, o), work, [&](std::span<const LinePart> parts) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      for (const auto& [ordinal, wrong] : found[i].bad)
-        if (++bad > o.files.bad_lines)
-          throw UserError(
-              "{}: {}; --bad-lines {} passes over so many",
-              in.files.name_of(parts[i], ordinal - static_cast<uint64_t>(parts[i].ordinal)), wrong,
-              o.files.bad_lines);
-      found[i].bad.clear();
-    }
+  for_own_parts(in.files, share_of(comm, o), work, [&](const auto&) {
     for (Judged& some : found) {
       records.texts.add(exchange(comm, some.texts));
       records.bands.add(exchange(comm, some.bands));
@@ -234,7 +217,7 @@ bool has_survivor(const LineEntry& line) {
   return line.fate == Fate::Exact || line.fate == Fate::EqualAfterFilter || line.fate == Fate::Near;
 }
 
-/// Writes what stays and what goes, and warns. @return the hash of the lines that stay
+/// Writes what stays and what goes. @return the hash of the lines that stay
 std::string write(LineFiles& files, std::span<const RuleSet> filter,
                   std::span<const LineEntry> lines, std::span<const uint64_t> survivors,
                   Outputs& out) {
@@ -243,23 +226,17 @@ std::string write(LineFiles& files, std::span<const RuleSet> filter,
   for (uint64_t i = 0; out.removed && i < lines.size(); ++i)
     if (has_survivor(lines[i])) stay.insert(survivors[i]);
   const std::map<uint64_t, std::string> names = names_of_survivors(files, stay);
-  std::map<uint32_t, std::string> sources;
-  JsonDocument document;
   files.rewind();
   for (LinePart part; files.next(part);) {
     for (size_t i = 0; i < part.lines.size(); ++i) {
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
       const LineEntry& line = lines[ordinal];
-      if (line.fate == Fate::Blank || line.fate == Fate::Broken) continue;
-      if (!sources.contains(line.source)) {
-        read_document(part.line(i), document);
-        sources[line.source] = document.source;
-      }
+      if (line.fate == Fate::Blank) continue;
       if (line.fate == Fate::Kept) {
         const std::string changed =
             line.is_changed ? with_changed_text(filter, part.line(i)) : std::string();
         const std::string_view left = changed.empty() ? part.line(i) : changed;
-        out.kept.write(part.file, left);
+        out.kept->write(left);
         kept.add(left);
       } else if (out.removed) {
         const std::string_view object = part.line(i);
@@ -271,7 +248,6 @@ std::string write(LineFiles& files, std::span<const RuleSet> filter,
       }
     }
   }
-  warn_of_losses(lines, sources);
   return kept.hex();
 }
 
@@ -286,12 +262,8 @@ void run_rank(Comm& comm, const Options& o) {
       records.texts.spilled_bytes() + records.bands.spilled_bytes()};
   comm.all_reduce({.ptr = bytes.data(), .dtype = Dtype::I64, .shape = {2}});
   const int64_t met = in.held_out ? in.held_out->met(comm) : 0;
-  const auto count = [&](Fate fate) { return std::ranges::count(lines, fate, &LineEntry::fate); };
-  const int64_t documents = count(Fate::Kept), bad = count(Fate::Broken);
+  const int64_t documents = std::ranges::count(lines, Fate::Kept, &LineEntry::fate);
   const int64_t with_shingles = std::ranges::count(lines, true, &LineEntry::has_shingles);
-  if (bad > o.files.bad_lines)
-    throw UserError("--data: {} lines are no documents; --bad-lines {} passes over so many", bad,
-                    o.files.bad_lines);
   Components components(lines.size());
   remove_exact(comm, o, in.files, records, lines, components);
   const std::vector<uint64_t> survivors = remove_near(comm, records, lines, components);
@@ -299,8 +271,7 @@ void run_rank(Comm& comm, const Options& o) {
 
   const std::string kept = write(in.files, o.sieve.filter, lines, survivors, *out);
   out->commit();
-  print_funnel(lines, o.sieve.filter, in.tokenizer.has_value());
-  if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
+  print_funnel(lines, o.sieve.filter);
   if (in.held_out) fmt::print("{}\n", in.held_out->summary(met));
   fmt::print("records: {} bytes predicted, {} measured, {} of them in files\n",
              predicted_bytes(o, documents, with_shingles), bytes[0], bytes[1]);
@@ -311,14 +282,7 @@ void run(int argc, char** argv) {
   Options o;
   CommandLine("25_corpus: documents that are worth training on, out of raw ones")
       .read(argc, argv, o.files, o.sieve, o.held_out);
-  run_ranks(o.files.ranks, [&](Comm& comm) {
-    try {
-      run_rank(comm, o);
-    } catch (const std::bad_alloc&) {
-      throw UserError(
-          "memory is too small; a smaller --memory-limit, fewer --threads or --ranks take less");
-    }
-  });
+  run_ranks(o.files.ranks, [&](Comm& comm) { run_rank(comm, o); });
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 // What is written: the lines that stay, as they were, and those that are removed, with the reason.
 #pragma once
 
-#include <algorithm>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,11 +14,9 @@
 #include "common/checksum.h"
 #include "common/data/line_files.h"
 #include "common/data/zstd.h"
-#include "common/error.h"
 #include "common/json.h"
 #include "common/json_document.h"
 #include "common/output_file.h"
-#include "common/own_place.h"
 
 namespace ladder {
 
@@ -58,54 +52,6 @@ class LineWriter {
   OutputFile file_;
   bool packs_;
   std::string buffer_;
-};
-
-/// --out: one file; or a directory, with a file of the same name for each file that is read.
-class Output {
- public:
-  /// @param taken what no file may be. The files join it
-  /// @throws UserError if a file cannot be made, or is taken
-  Output(const std::string& out, const std::vector<std::string>& data, NamedPaths& taken)
-      : directory_(out) {
-    std::error_code ignored;
-    is_directory_ = out.ends_with('/') || std::filesystem::is_directory(resolved(out), ignored);
-    NamedPaths names;
-    for (const std::string& path : data) {
-      const NamedPath name{"--out", name_of(path)};
-      const bool is_known = std::ranges::find(names, name) != names.end();
-      if (is_directory_ && is_known)
-        throw UserError("--out {}: two files of --data have the name {}", out,
-                        name_of(path).filename().string());
-      if (is_known) continue;
-      take_place(name, taken);
-      names.push_back(name);
-    }
-    is_new_ = is_directory_ && std::filesystem::create_directory(directory_, ignored);
-    for (const auto& [flag, name] : names)
-      files_.push_back(std::make_unique<LineWriter>(name, flag));
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-  /// Without commit() it leaves no file and no new directory behind.
-  ~Output() {
-    files_.clear();
-    std::error_code not_empty;
-    if (is_new_) std::filesystem::remove(directory_, not_empty);
-  }
-  void write(size_t file, std::string_view line) { files_[is_directory_ ? file : 0]->write(line); }
-  /// A full disk leaves all old files. A death between two renames does not.
-  void commit() {
-    for (const auto& file : files_) file->sync();
-    for (const auto& file : files_) file->commit();
-  }
-
- private:
-  std::filesystem::path name_of(const std::string& data) const {
-    return is_directory_ ? directory_ / std::filesystem::path(data).filename() : directory_;
-  }
-  std::filesystem::path directory_;  ///< or the one file
-  bool is_directory_ = false, is_new_ = false;
-  std::vector<std::unique_ptr<LineWriter>> files_;
 };
 
 /// The line of a document, with what these sets leave of its text.

@@ -27,10 +27,8 @@
 
 namespace ladder {
 
-enum class RuleSet : uint8_t { None, Gopher, Repetition, C4, FineWeb, Unwrap };
-constexpr auto names_of(RuleSet) {
-  return std::array{"none", "gopher", "repetition", "c4", "fineweb", "unwrap"};
-}
+enum class RuleSet : uint8_t { Gopher, Repetition, C4, FineWeb };
+constexpr auto names_of(RuleSet) { return std::array{"gopher", "repetition", "c4", "fineweb"}; }
 
 // ---- what the rules count -----------------------------------------------------------------------
 
@@ -192,19 +190,13 @@ inline std::string name_of(const Rule& rule) {
   return std::string(to_string(rule.set)) + "." + rule.name;
 }
 
-/// What a set leaves of a text before it judges it.
-inline std::string what_is_left(RuleSet set, std::string text) {
-  if (set == RuleSet::C4) return c4_lines(text);
-  return set == RuleSet::Unwrap ? unwrapped(text) : text;
-}
-
 /// Judges a text by these sets, one after the other, and changes it as they do.
 /// @return the first rule that it breaks; nullptr: none
 inline const Rule* broken_rule(std::span<const RuleSet> sets, std::string& text) {
   std::optional<CutText> cut;
   for (const RuleSet set : sets) {
-    if (set == RuleSet::C4 || set == RuleSet::Unwrap) {
-      text = what_is_left(set, text);
+    if (set == RuleSet::C4) {
+      text = c4_lines(text);
       cut.reset();
     }
     if (!cut) cut.emplace(text);
@@ -215,8 +207,7 @@ inline const Rule* broken_rule(std::span<const RuleSet> sets, std::string& text)
 }
 /// What these sets leave of a text that breaks no rule.
 inline std::string without_lines(std::span<const RuleSet> sets, std::string text) {
-  for (const RuleSet set : sets) text = what_is_left(set, std::move(text));
-  return text;
+  return std::ranges::count(sets, RuleSet::C4) > 0 ? c4_lines(text) : text;
 }
 
 }  // namespace ladder

@@ -136,17 +136,6 @@ TEST(C4, DeletesLinesAndCitations) {
             "it is so [x].\nand here.");
 }
 
-TEST(Rules, UnwrappedTextHasALineForEachParagraph) {
-  EXPECT_EQ(unwrapped("It was the\n best of \ntimes.\n\n\nIt was\nso.\n"),
-            "It was the best of times.\n\n\nIt was so.\n");
-  for (const char* text : {"", "\n", "a", "a\n", "\n\na\n\n"}) EXPECT_EQ(unwrapped(text), text);
-  const std::string paragraph = words(40) + "\nends here. It is one of\nfive. So\nit is.";
-  std::string text = paragraph + "\n\n" + paragraph + "\n\n" + paragraph;
-  std::string wrapped = text;
-  EXPECT_EQ(name_of(*broken_rule(std::array{RuleSet::C4}, wrapped)), "c4.sentences");
-  EXPECT_EQ(broken_rule(std::array{RuleSet::Unwrap, RuleSet::C4}, text), nullptr);
-}
-
 TEST(Rules, DivideByNothing) {
   for (const char* text : {"", " ", "\n", "\n\n", "a", "…", "-\n-", "#", "\xE3\x80\x80"})
     for (const Rule& rule : kRules)

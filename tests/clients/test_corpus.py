@@ -19,7 +19,7 @@ from random import Random
 
 from environment import run_inside
 
-WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers", "fast-dedup==0.1.0"]
+WANTED = ["datatrove==0.10.1", "datasketch==2.0.0", "regex", "xxhash<4", "tokenizers"]
 # datatrove's name of a reason: ours.
 REASONS = {
     "gopher": {"gopher_short_doc": "few_words", "gopher_long_doc": "many_words",

@@ -1,5 +1,5 @@
 """The measured tables and the chart of chapter 25: a funnel of the Bible with junk and duplicates
-planted in it, candidates and recall, what duplicates do to held-out loss, and speed."""
+planted in it, candidates and recall, and time and memory of a million documents."""
 
 import contextlib
 import gzip
@@ -12,12 +12,11 @@ import subprocess
 import sys
 import tempfile
 
-from measure import ROOT, TEXT, machine, run, table
+from measure import ROOT, TEXT, table
 from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "build/cpu/bin/ch25_corpus"
-PEERS = ROOT / "build/clients/corpus/venv/bin/python"  # which tests/clients/test_corpus.py --install makes
 BANDS, ROWS, PAIRS = 14, 8, 1000
 ALL_RULES = "--filter gopher,repetition,c4,fineweb"
 # Linux counts into the peak of a process that of the one that has forked it: so a small one does.
@@ -34,7 +33,6 @@ EXAMPLES = """# What the rules of chapter 25 throw away
 > `scripts/measure.py 25` makes this page, and no hand changes it. It asks each filter of its own about {texts:,} texts: a sample of the documentation, headers, Python and Perl under /usr of a Debian system; and the Bible, whole and in parts of twenty verses.
 
 Of each rule the page shows how many texts it removed, and the beginnings of ten: of all, if there are fewer. A text is counted under the first rule of its filter that it breaks. Rules that removed nothing are not here. Are you of the same opinion as the rule?"""
-TRAIN = "--model tiny --batch 12 --steps 400 --lr 1e-3 --schedule cosine --warmup 100 --clip 1"
 
 
 def corpus(texts, flags, read=True):
@@ -205,59 +203,9 @@ def recall(draw):
     return table(["similarity", "pairs by brute force", "candidates predicted", "found"], rows)
 
 
-def held_out_loss(draw):
-    texts = documents()
-    held = "\n\n".join(texts[-155:])[-360000:]
-    train, few = texts[:-160], texts[:12]
-    size = 9 * len(held.encode())
-    fill = lambda some: ("\n\n".join(some) * 40).encode()[:size]
-    half = train[:500]
-    with_copies = half + few * (len(half) // len(few))
-    draw.shuffle(with_copies)
-    _, kept, *_ = corpus(with_copies, "--dedup near")
-    rows = []
-    for name, some in {"500 documents, and 12 of them 42 times": with_copies, "the same after `--dedup near`": [line["text"] for line in kept],
-                       f"{len(train):,} documents, each once": train}.items():
-        path = ROOT / "runs/copies.txt"
-        path.write_bytes(fill(some) + held.encode())
-        rows.append([name, f"{run('06_checkpointing', TRAIN, path).report['val_loss']:.3f}"])
-    return table(["trained on", "held-out loss"], rows)
-
-
 def random_texts(draw, count, words):
     known = [word(draw)[:draw.randint(2, 9)] for _ in range(5000)]
     return [" ".join(draw.choices(known, k=words)) for _ in range(count)]
-
-
-def speed(draw):
-    """Documents a second of a thread, by turns with others'."""
-    texts = {count: random_texts(draw, count, 310) for count in (20000, 2000, 300)}
-    path = ROOT / "runs/peers.jsonl"
-    ours = lambda flags: lambda some: corpus(some, flags, read=False)[3]
-
-    def theirs(name):
-        def seconds(some):
-            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
-            return float(subprocess.run([PEERS, "-B", HERE / "proof/peers.py", name, path], check=True, capture_output=True).stdout)
-        return seconds
-    columns = {"ours": [ours("--dedup exact"), ours("--dedup near"), ours(f"{ALL_RULES} --dedup none")]}
-    if PEERS.exists():
-        columns |= {"fast-dedup 0.1.0": [theirs("bloom"), theirs("minhash"), None],
-                    "datatrove 0.10.1": [None, theirs("datatrove"), None]}
-    counts = {"ours": 20000, "fast-dedup 0.1.0": 2000, "datatrove 0.10.1": 300}
-    best = {}
-    for _ in range(3):
-        for name, calls in columns.items():
-            for i, call in enumerate(calls):
-                if call:
-                    best[name, i] = max(best.get((name, i), 0), counts[name] / call(texts[counts[name]]))
-    size = sum(map(len, texts[20000])) / 20000
-    rows = [[what, *(f"{best[name, i]:,.0f}" if (name, i) in best else "" for name in columns)]
-            for i, what in enumerate(["exact duplicates", "MinHash", "all rules"])]
-    measured = ", ".join(f"{n:,} of {name}" for name, n in counts.items() if name in columns)
-    return (f"Documents of {size:,.0f} bytes in a second of processor time of one thread, the most of three turns "
-            f"({measured}):\n\n"
-            + table(["", *columns], rows))
 
 
 def million(draw):
@@ -294,7 +242,5 @@ def measure():
                ["measured"] + [str(n) for _, n in points]]),
         "Pairs of 400 documents of the Bible and 200 edited ones, of which brute force computes all similarities. Found "
         "are pairs whose documents are in one component:", recall(draw),
-        f"What copies do: `ch06_checkpointing {TRAIN}` on as many bytes of three corpora, and the same text held out. "
-        "A corpus with fewer bytes is repeated as a whole.", held_out_loss(draw),
-        speed(draw), million(draw),
+        million(draw),
     ])
