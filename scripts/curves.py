@@ -1,27 +1,16 @@
 #!/usr/bin/env python3
-"""Compares two runs: the first step and the first number that differ, or whether they differ more
-than seeds do.
+"""Compares two runs: the first step and the first number that differ.
 
     scripts/curves.py A B                   A and B: files of --trace, or directories of --events
-    scripts/curves.py A B --seeds C D ...   C, D, ... as A with other seeds: a band around A
-    scripts/curves.py --router REPORT       a report of chapter 21 or 22: has a router collapsed?
 
-Status 0: equal, within the band, no collapse; 1: not; 2: bad input.
+Status 0: equal; 1: not; 2: bad input.
 """
 
-import argparse
 import json
-import math
 import re
-import statistics
 import struct
 import sys
 from pathlib import Path
-
-# The 97.5% quantile of Student's t with 1, 2, ... degrees of freedom.
-STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145]
-LARGEST, PATIENCE = 4, 10  # a load so many times the mean, for so many steps
-
 
 def varint(data, at):
     value = shift = 0
@@ -114,21 +103,7 @@ def shown(text):
     return f"{float.fromhex(text):.9g}" if re.match(r"-?0x|inf|nan|-inf", text) else text
 
 
-def tail(steps):
-    """The mean loss of the last quarter of the steps."""
-    losses = [float.fromhex(tags["loss"]) for _, tags in sorted(steps.items()) if "loss" in tags]
-    return statistics.fmean(losses[-max(1, len(losses) // 4):])
-
-
-def band(runs):
-    """The interval that holds a further run with a probability of 95%, if runs are normal."""
-    means = [tail(run) for run in runs]
-    n, t = len(means), STUDENT[min(len(means) - 2, len(STUDENT) - 1)]
-    half = t * statistics.stdev(means) * math.sqrt(1 + 1 / n)
-    return statistics.fmean(means) - half, statistics.fmean(means) + half
-
-
-def compare(a, b, seeds):
+def compare(a, b):
     one, other = read(a), read(b)
     common = one.keys() & other.keys()
     difference = first_difference(one, other)
@@ -140,49 +115,18 @@ def compare(a, b, seeds):
     step, tag, x, y, count = difference
     print(f"step {step} is the first that differs: {tag}, {shown(x)} and {shown(y)}"
           f"{f', and {count - 1} more' if count > 1 else ''}")
-    if not seeds:
-        return 1
-    low, high = band([one, *map(read, seeds)])
-    inside = low <= tail(other) <= high
-    print(f"mean loss of the last quarter: {tail(other):.4f}; {len(seeds) + 1} seeds give {low:.4f} to {high:.4f}: "
-          f"{'no more than seeds do' if inside else 'more than seeds do'}")
-    return 0 if inside else 1
+    return 1
 
 
-def router(report):
-    """MaxVio of arXiv 2408.15664: the largest load over the mean load, minus 1; for each block."""
-    try:
-        loads = json.loads(Path(report).read_text())["extra"]["experts"]["steps"]["load"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SystemExit(f"curves.py: {report}: no report of chapter 21 or 22 with experts")
-    collapsed = False
-    for block in range(len(loads[0])):
-        high = [max(step[block]) > LARGEST * statistics.fmean(step[block]) for step in loads]
-        since = next((i for i in range(len(high) - PATIENCE + 1) if all(high[i:i + PATIENCE])), None)
-        last = loads[-1][block]
-        print(f"block {block}: MaxVio {max(last) / statistics.fmean(last) - 1:.2f} at the end, "
-              f"{sum(n == 0 for n in last)} of {len(last)} experts idle"
-              f"{'' if since is None else f'; collapsed from step {since} on'}")
-        collapsed |= since is not None
-    return 1 if collapsed else 0
-
-
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
-    parser.add_argument("runs", nargs="*")
-    parser.add_argument("--seeds", nargs="+", default=[])
-    parser.add_argument("--router")
-    args = parser.parse_args()
-    if args.router and not args.runs:
-        return router(args.router)
-    if len(args.runs) != 2 or args.router:
-        parser.error("legal are two runs, or --router with a report")
-    return compare(*args.runs, args.seeds)
+def main(words):
+    if len(words) != 2 or words[0].startswith("-"):
+        raise SystemExit("curves.py: legal are two runs, each a file of --trace or a directory of --events")
+    return compare(*words)
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
     except SystemExit as e:
         if isinstance(e.code, str):
             print(e.code, file=sys.stderr)

@@ -1,6 +1,5 @@
 // --events DIR: what a run measures, as event files for TensorBoard.
 //
-//   DIR/run.json    which run this is: chapter, model, batch, seed, text
 //   DIR/curves/     what no layout changes: losses, learning rate, norms, tokens, tensors
 //   DIR/machine/    what depends on layout or machine: times, speed, memory, loss scale
 //
@@ -31,21 +30,18 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/file.h>
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
 #include "common/error.h"
-#include "common/output_file.h"
-#include "common/run/agreement.h"
+#include "common/input_file.h"
 #include "common/run/command_line.h"
 #include "common/run/ending.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/report.h"
 #include "common/run/tokenizer.h"
-#include "common/save/manifest.h"
 
 namespace ladder {
 
@@ -85,7 +81,8 @@ struct MachineStep {
 class Events {
  public:
   /// @param plan chapter, model, layout
-  /// @throws UserError if the directory has files of another run, or another run writes there
+  /// @throws UserError if the directory holds files and nothing is loaded, or another run writes
+  /// there
   Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan,
          const LossTargets& targets, const Arena& arena, const Ctx& ctx, Log& log, const Comm& comm)
       : options_(options),
@@ -140,26 +137,20 @@ class Events {
   }
 
  private:
-  /// Takes the directory, if it is new or empty, or has the run that --load goes on with.
+  /// Takes the directory: a new or an empty one, or that of the run that --load goes on with.
   void claim(const RunOptions& run) {
-    const std::filesystem::path dir = options_.dir, own = dir / "run.json";
     run.check_outputs({{"--events", options_.dir}});
-    nlohmann::json now = origin_of(run);
-    now.update({{"chapter", plan_.chapter},
-                {"model", Manifest::sizes_of(plan_.gpt)},
-                {"batch", plan_.layout.batch}});
     std::error_code error;
-    std::filesystem::create_directories(dir, error);
+    std::filesystem::create_directories(options_.dir, error);
     if (error)
       throw UserError("--events {}: cannot be a directory: {}", options_.dir, error.message());
     lock();
     for (EventFiles* files : {&curves_, &machine_}) files->next_number();
-    if (std::filesystem::exists(own, error)) return goes_on(run, own, now);
-    if (!names_in(options_.dir).empty())
+    if (run.load.empty() && !names_in(options_.dir).empty())
       throw UserError(
-          "--events {}: holds files that no --events has put there; legal is an empty directory",
+          "--events {}: holds files; legal are an empty directory, and --load, which goes on with "
+          "its run",
           options_.dir);
-    write_file(own.string(), "--events", now.dump(2) + "\n");
   }
   /// One run at a time writes there. A file system without locks does not tell two apart.
   void lock() {
@@ -172,22 +163,6 @@ class Events {
       throw UserError("--events {}: another run is writing there; legal is another directory",
                       options_.dir);
   }
-  void goes_on(const RunOptions& run, const std::filesystem::path& own,
-               const nlohmann::json& now) const {
-    const auto there =
-        nlohmann::json::parse(read_small_file(own.string(), 1 << 20), nullptr, false);
-    for (const auto& [name, value] : now.items())
-      if (!there.is_object() || there.value(name, nlohmann::json()) != value)
-        throw UserError(
-            "--events {}: holds another run: its {} differs; legal is another directory",
-            options_.dir, name);
-    if (run.load.empty())
-      throw UserError(
-          "--events {}: holds a run from its first step on; legal are --load, which goes on with "
-          "it, and another directory",
-          options_.dir);
-  }
-
   double time(int64_t step) const {
     if (options_.clock == EventClock::Step) return static_cast<double>(step);
     const auto now = std::chrono::system_clock::now().time_since_epoch();

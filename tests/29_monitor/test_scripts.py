@@ -4,7 +4,6 @@
     test_scripts.py --program ch29_monitor
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -41,32 +40,9 @@ class Scripts(unittest.TestCase):
         self.assertRegex(self.script("curves.py", "a", "d")[1],
                          r"^step 2 is the first that differs: gradient/transformer.h.1.mlp.c_proj.bias, .* and 0,")
 
-    def test_a_band_of_seeds(self):
-        def trace(name, level):
-            lines = [{"step": i, "loss": (level + 1 / (i + 1)).hex(), "grad_norm": "0x1p+0", "lr": "0x1p+0",
-                      "param_hash": name} for i in range(8)]
-            (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        for name, level in {"s1": 2.0, "s2": 2.1, "s3": 1.9, "near": 2.3, "far": 2.6}.items():
-            trace(name, level)
-        # Student's t for 2 degrees, times 0.1, times the root of 4/3: 0.497 around the mean.
-        status, text = self.script("curves.py", "s1", "near", "--seeds", "s2", "s3")
-        self.assertEqual(status, 0, text)
-        self.assertIn("3 seeds give 1.6", text)
-        self.assertEqual(self.script("curves.py", "s1", "far", "--seeds", "s2", "s3")[0], 1)
-
-    def test_a_router_that_collapses(self):
-        even, one = [4, 4, 4, 4, 4, 4, 4, 4], [32, 0, 0, 0, 0, 0, 0, 0]
-        report = {"extra": {"experts": {"steps": {"load": [[even, even]] * 5 + [[even, one]] * 12}}}}
-        (self.folder / "report.json").write_text(json.dumps(report))
-        status, text = self.script("curves.py", "--router", "report.json")
-        self.assertEqual((status, text.splitlines()), (1, [
-            "block 0: MaxVio 0.00 at the end, 0 of 8 experts idle",
-            "block 1: MaxVio 7.00 at the end, 7 of 8 experts idle; collapsed from step 5 on"]))
-
     def test_bad_input(self):
         (self.folder / "list.jsonl").write_text("[]\n")
-        for words in (["a", "nothing"], ["text.txt", "a.jsonl"], ["list.jsonl", "a.jsonl"], ["--router", "a.jsonl"],
-                      ["a"]):
+        for words in (["a", "nothing"], ["text.txt", "a.jsonl"], ["list.jsonl", "a.jsonl"], ["a"]):
             status, text = self.script("curves.py", *words)
             self.assertEqual(status, 2, text)
             self.assertNotIn("Traceback", text)
