@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdint>
 #include <ctime>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -317,11 +316,5 @@ void run(int argc, char** argv) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  return ladder::run_main([&] {
-    try {
-      ladder::run(argc, argv);
-    } catch (const std::bad_alloc&) {
-      throw ladder::UserError("memory is too small; fewer --threads take less");
-    }
-  });
+  return ladder::run_main([&] { ladder::run(argc, argv); });
 }

@@ -70,36 +70,6 @@ TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
   }
 }
 
-// A sanitizer takes more addresses than the limits leave.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST_F(Tokenizer, SaysWhatTheMachineLacks) {
-  succeed("train --data text.txt --vocab 300 --out t");
-  std::string text;
-  while (text.size() < 4 << 20) text += "line " + std::to_string(text.size()) + "\n";
-  write("long.txt", text);
-  write("piece.txt", std::string(64 << 20, 'a'));
-  const std::map<std::string, std::string> before = files();
-  const auto refused = [&](const std::string& limits, const std::string& line,
-                           const std::string& says) {
-    const Program few("24_tokenizer", {"bash", "-c", limits + R"(; exec "$@")", "bash"});
-    const Ended ended = run(few, words("encode --tokenizer t --out x.bin " + line));
-    EXPECT_EQ(ended.status, 2) << ended.err;
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
-    EXPECT_EQ(files(), before);
-  };
-  refused("ulimit -v 400000; ulimit -s 1000000", "--data long.txt --threads 4",
-          "the system starts no further thread");
-  refused("ulimit -v 400000", "--data piece.txt", "memory is too small; fewer --threads take less");
-}
-#endif
-
-TEST_F(Tokenizer, AThreadWithoutAPartTakesNoMemory) {
-  succeed("train --data text.txt --vocab 300 --out t");
-  const Ended ended = call("encode --tokenizer t --data text.txt --out x.bin --threads 1024");
-  const size_t at = ended.out.rfind('\n', ended.out.find(" MiB of memory"));
-  EXPECT_LT(std::stoi(ended.out.substr(at + 1)), 400) << ended.out;
-}
-
 TEST_F(Tokenizer, ATextEndsAsTheFilesSay) {
   succeed("train --data text.txt --vocab 300 --out t");
   std::string file = read("t/tokenizer.json");
