@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "kernels/math.h"
+#include "kernels/narrow.h"
 
 namespace ladder {
 
@@ -88,6 +89,50 @@ inline TokenTerm grpo_token(const Objective& o, double advantage, double now, do
     term.weight -= o.kl * (1 - math::exp(base - now));
   }
   return term;
+}
+
+/// What an answer does to the step. Ranks gather it, so it has the same order on each.
+struct AnswerCounts {
+  static constexpr int64_t kNumbers = 3;
+  float ratio = 1;    ///< the largest of its tokens
+  float kl = 0;       ///< sum of k3; DPO: h of the pair, at its first answer
+  float clipped = 0;  ///< tokens; DPO: whether h is positive
+};
+
+/// What an answer adds to the loss, before it is divided.
+struct AnswerTerm {
+  float loss;
+  AnswerCounts counts;
+};
+
+/// Weighs the tokens of an answer.
+/// @param now, old, base of each token, as above; base is empty without --kl
+/// @param scale what every weight is multiplied with
+inline AnswerTerm weigh_answer(const Objective& o, double advantage, std::span<const float> now,
+                               std::span<const float> old, std::span<const float> base,
+                               double scale, std::span<float> weights) {
+  double loss = 0, kl = 0;
+  float ratio = 0;
+  int64_t clipped = 0;
+  for (size_t i = 0; i < now.size(); ++i) {
+    const TokenTerm term =
+        grpo_token(o, advantage, now[i], old[i], base.empty() ? 0 : double{base[i]});
+    weights[i] = static_cast<float>(term.weight * scale);
+    loss += term.loss;
+    kl += term.kl;
+    ratio = larger(ratio, static_cast<float>(term.ratio));
+    clipped += term.clipped ? 1 : 0;
+  }
+  return {.loss = static_cast<float>(loss),
+          .counts = {ratio, static_cast<float>(kl), static_cast<float>(clipped)}};
+}
+
+/// What the sum of a step's losses is divided by: pairs, or tokens of all answers. With --advantage
+/// mean it is the same for all steps, so that no answer weighs more because others are short.
+inline int64_t loss_divisor(const Objective& o, int64_t answers, int64_t tokens,
+                            int64_t max_tokens) {
+  if (o.of_pairs()) return answers / 2;
+  return o.advantage == Advantage::Mean ? answers * max_tokens : tokens;
 }
 
 /// Of an answer: sums of log p over its tokens.

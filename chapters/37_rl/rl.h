@@ -79,13 +79,8 @@ struct RlOptions {
     return all;
   }
   std::vector<int64_t> held_out() const { return numbers_in({trained(), std::ssize(tasks)}); }
-  /// What the sum of a step's losses is divided by: pairs, or tokens. With --advantage mean it is
-  /// the same for all steps, so that no answer weighs more because others are short.
   int64_t divisor(const Rollout& rollout) const {
-    const int64_t answers_of_step = std::ssize(rollout.answers);
-    if (objective.of_pairs()) return answers_of_step / 2;
-    if (objective.advantage == Advantage::Mean) return answers_of_step * max_tokens;
-    return rollout.tokens();
+    return loss_divisor(objective, std::ssize(rollout.answers), rollout.tokens(), max_tokens);
   }
 };
 
@@ -228,14 +223,6 @@ struct AnswerRow {
   }
 };
 
-/// What an answer does to the step. Ranks gather it, so it has the same order on each.
-struct AnswerCounts {
-  static constexpr int64_t kNumbers = 3;
-  float ratio = 1;    ///< the largest of its tokens
-  float kl = 0;       ///< sum of k3; DPO: h of the pair, at its first answer
-  float clipped = 0;  ///< tokens; DPO: whether h is positive
-};
-
 /// A loss and a weight for each token of a micro-batch, and what answers do to the step.
 struct AnswerTensors {
   Tensor losses, weights;     ///< (R,T) F32
@@ -275,21 +262,11 @@ inline void weigh_group(const Objective& o, std::span<const AnswerRow> group, do
   const std::vector<double> advantage = advantages(rewards, o.advantage);
   for (size_t a = 0; a < group.size(); ++a) {
     const AnswerRow& row = group[a];
-    const std::vector<float> now = row.log_probs(), &old = row.answer->logprobs;
-    double loss = 0, kl = 0;
-    float ratio = 0;
-    int64_t clipped = 0;
-    for (size_t i = 0; i < now.size(); ++i) {
-      const double base = row.base.empty() ? 0 : row.base[i];
-      const TokenTerm term = grpo_token(o, advantage[a], now[i], old[i], base);
-      row.weights[row.first() + static_cast<int64_t>(i)] = static_cast<float>(term.weight * scale);
-      loss += term.loss;
-      kl += term.kl;
-      ratio = larger(ratio, static_cast<float>(term.ratio));
-      clipped += term.clipped ? 1 : 0;
-    }
-    losses[a] = static_cast<float>(loss);
-    counts[a] = {ratio, static_cast<float>(kl), static_cast<float>(clipped)};
+    const std::vector<float> now = row.log_probs();
+    const AnswerTerm term = weigh_answer(o, advantage[a], now, row.answer->logprobs, row.base,
+                                         scale, std::span(row.weights + row.first(), now.size()));
+    losses[a] = term.loss;
+    counts[a] = term.counts;
   }
 }
 
