@@ -19,8 +19,9 @@ TEST(Advantages, AreOfAGroup) {
 
 // Whole numbers have an exact mean. Of seven rewards of 0.1 it would be another number, 1.4e-17
 // away; divided by a deviation of 1.5e-17 and 1e-4 the advantage would not be zero.
+// Divided by 49, 49 is 1; multiplied with 1.0 / 49 it is not. Smaller groups do not show it.
 TEST(Advantages, AreExactlyZeroWhereRewardsAreEqual) {
-  for (const int64_t n : {2, 3, 7, 8, 31})
+  for (const int64_t n : {2, 3, 7, 8, 31, 49, 98})
     for (const int64_t reward : {0, 1, 3, 1000003}) {
       const std::vector<int64_t> rewards(static_cast<size_t>(n), reward);
       for (const Advantage kind : {Advantage::Std, Advantage::Mean})
