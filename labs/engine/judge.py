@@ -1,5 +1,6 @@
 """A lab's files, compiled and measured against the reference: what check, grade and the tests do."""
 
+import json
 import tempfile
 import time
 from dataclasses import dataclass
@@ -24,8 +25,20 @@ def text_to_train_on(seed):
     return "".join(letters)
 
 
+def tasks_to_train_on(seed):
+    """(chats, tasks) of chapters 36 and 37. A chat answers 7 or 46 by chance, and a task wants 7: who has learned
+    from the chats is right now and then, so answers to one task earn different rewards."""
+    chats, tasks = [], []
+    for i in range(60):
+        prompt = f"{(i + seed) % 7}+{i * i % 9}"
+        chats.append({"messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": ["7", "46"][i * 7 % 11 % 2]}]})
+        tasks.append({"prompt": prompt, "answer": "7"})
+    return ["".join(f"{json.dumps(line)}\n" for line in lines) for lines in (chats, tasks)]
+
+
 def targets(lab):
-    return [f"lab_{lab.name}"] + ([f"ch{lab.name}"] if lab.program else [])
+    programs = [f"ch{lab.name}", *([f"ch{lab.program['base'].split()[0]}"] if "base" in lab.program else [])] if lab.program else []
+    return [f"lab_{lab.name}", *programs]
 
 
 def check(lab, build, work, seed=1, program=False):
@@ -111,7 +124,7 @@ def place_of(lab, build, target, source, work, scratch, guarded):
 
 
 def reference_trace(lab, build, scratch, seed):
-    return trace_of(lab, reference_of(build, f"ch{lab.name}", scratch, "trace"), lab.program["vary"][0], seed)[0]
+    return trace_of(lab, build, reference_of(build, f"ch{lab.name}", scratch, "trace"), lab.program["vary"][0], seed)[0]
 
 
 def run_program(lab, build, work, scratch, seed, reference, guarded):
@@ -120,20 +133,41 @@ def run_program(lab, build, work, scratch, seed, reference, guarded):
     gate = next(gate for gate in lab.gates if gate.kind == "trace")
     place = place_of(lab, build, f"ch{lab.name}", f"chapters/{lab.name}/main.cpp", work, scratch, guarded)
     choices = lab.program["vary"]
-    lines, ended, printed = trace_of(lab, place, choices[seed % len(choices)], seed)
+    lines, ended, printed = trace_of(lab, build, place, choices[seed % len(choices)], seed)
     result = gates.judge_trace(gate, lines, reference, ended)
     result.case = f"{lab.program['args']} {choices[seed % len(choices)]}"
     return result, printed if ended else ""  # a program that ends well prints its plan and its report
 
 
-def trace_of(lab, place, more, seed):
+def trace_of(lab, build, place, more, seed):
     """(lines of its --trace, how it ended, what it printed) on the weights and the text of a seed"""
-    text = place.folder / "text.txt"
-    text.write_text(text_to_train_on(seed), encoding="utf-8")
-    text.chmod(0o644)
-    words = [place.program, *lab.program["args"].split(), *more.split(), "--data", "text.txt", "--seed", seed, "--trace", "trace.jsonl"]
+    data = put_data(lab, build, place.folder, seed)
+    words = [place.program, *lab.program["args"].split(), *more.split(), "--data", data, "--seed", seed, "--trace", "trace.jsonl"]
     outcome = place.run(words, seconds=60)
     return sandbox.lines_of(place.folder / "trace.jsonl"), outcome.ended, outcome.printed
+
+
+def put_data(lab, build, folder, seed):
+    """What a program reads: a text; or tasks, with a base that the tree's program has taught. Returns the file's name."""
+    if "base" not in lab.program:
+        write_for_all(folder / "text.txt", text_to_train_on(seed))
+        return "text.txt"
+    for name, text in zip(["chats.jsonl", "tasks.jsonl"], tasks_to_train_on(seed)):
+        write_for_all(folder / name, text)
+    chapter, *args = lab.program["base"].split()
+    words = [build.binary(f"ch{chapter}"), *args, "--data", "chats.jsonl", "--seed", seed, "--save", "base"]
+    outcome = sandbox.run(words, folder, seconds=60)
+    if outcome.ended:
+        raise Refused(f"the base of lab {lab.number} is not made: ch{chapter} {outcome.ended}: {outcome.printed}")
+    for path in [folder / "base", *(folder / "base").rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(0o755)  # the program may be another user's
+    return "tasks.jsonl"
+
+
+def write_for_all(path, text):
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
 
 
 __all__ = ["DoesNotCompile", "Refused", "check", "check_seeds", "targets", "trace_of"]
