@@ -1,11 +1,11 @@
-// Where parameters lie, their initial values, their hash, and the bytes of activations.
+// Models that cannot be, and initial values of parameters and their hash.
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include <gtest/gtest.h>
 
 #include "common/error.h"
-#include "common/model/activations.h"
 #include "common/model/init.h"
 #include "kernels/arena.h"
 
@@ -30,29 +30,6 @@ struct Weights {
   const ParamSpec& spec(const std::string& name) const { return layout.spec(name); }
 };
 
-TEST(ParamLayout, WhatAModelHasNotIsNull) {
-  const Weights w{.config = preset("llama-nano")};
-  const GptTensors gpt = w.layout.view(w.flat);
-  const BlockTensors& block = gpt.blocks[3];
-  for (const Tensor& none : {gpt.embed.wpe, gpt.norm.b, block.norm1.b, block.attn.qkv.b,
-                             block.residual1_b, block.norm2.b, block.mlp.fc.b, block.residual2_b})
-    EXPECT_FALSE(none);
-  EXPECT_EQ(block.attn.qkv.w.shape, (Shape{256, 128}));  // 4 groups of 2 queries, key, value
-  EXPECT_EQ(block.mlp.fc.w.shape, (Shape{768, 128}));
-  EXPECT_EQ(block.mlp.proj_w.shape, (Shape{128, 384}));
-  EXPECT_EQ(w.layout.specs(4)[3].name, "model.layers.3.post_attention_layernorm.weight");
-}
-
-TEST(ParamLayout, ViewsPointIntoTheBuffer) {
-  const Weights w{.config = small()};
-  const GptTensors gpt = w.layout.view(w.flat);
-  const auto offset = [&](Tensor t) { return t.data<float>() - w.data(); };
-  EXPECT_EQ(offset(gpt.blocks[1].mlp.proj_w), w.spec("transformer.h.1.mlp.c_proj.weight").offset);
-  EXPECT_EQ(gpt.blocks[1].mlp.proj_w.shape, (Shape{40, 160}));
-  EXPECT_EQ(offset(gpt.blocks[2].residual2_b), w.spec("transformer.h.2.mlp.c_proj.bias").offset);
-  EXPECT_EQ(offset(gpt.head_w), w.spec("lm_head.weight").offset);
-}
-
 TEST(GptConfig, RefusesImpossibleSizes) {
   GptConfig config = small();
   config.heads = 3;
@@ -68,6 +45,30 @@ TEST(GptConfig, RefusesImpossibleSizes) {
   EXPECT_THROW(config.check(), UserError);
   config.heads = config.kv_heads = 128;  // of one channel, which has no pair
   EXPECT_THROW(config.check(), UserError);
+}
+
+TEST(GptConfig, RefusesImpossibleExperts) {
+  const auto refusal = [](auto change) -> std::string {
+    GptConfig config = preset("moe-nano");
+    change(config);
+    try {
+      config.check();
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([](GptConfig&) {}), "");
+  for (const int64_t chosen : {0, 9})
+    EXPECT_NE(refusal([&](GptConfig& c) { c.experts.chosen = chosen; }).find("from 1 to the 8"),
+              std::string::npos);
+  EXPECT_NE(refusal([](GptConfig& c) { c.mlp = Mlp::Gelu; }), "");
+  EXPECT_NE(refusal([](GptConfig& c) { c.bias = true; }), "");
+  EXPECT_NE(refusal([](GptConfig& c) {
+              c.hidden = 1;
+              c.channels = 24;
+            }).find("multiple of 64"),
+            std::string::npos);
 }
 
 TEST(Init, HasTheMomentsOfGpt2) {
@@ -153,94 +154,6 @@ TEST(ParamHash, IsASumOverElements) {
   const uint64_t with_both = param_hash(Ctx{}, w.flat, w.layout);
   a = was;
   EXPECT_EQ(param_hash(Ctx{}, w.flat, w.layout) - whole, with_both - with_a);
-}
-
-void expect_bytes_of_formula(const GptConfig& config, int64_t batch,
-                             const ActivationPlan& plan = {}) {
-  Arena arena;
-  alloc_activations(arena, config, batch, plan);
-  alloc_act_grads(arena, config, batch, plan);
-  MemoryBytes wanted;
-  wanted[Mem::Activation] = activation_bytes(config, batch, plan);
-  wanted[Mem::Workspace] = act_grad_bytes(config, batch, plan);
-  EXPECT_EQ(arena.peak().bytes, wanted.bytes);
-}
-
-TEST(Activations, BytesFollowTheFormula) {
-  for (const char* name : {"nano", "tiny", "llama-nano", "llama-tiny"})
-    for (int64_t batch : {1, 5}) {
-      SCOPED_TRACE(name);
-      expect_bytes_of_formula(preset(name), batch);
-    }
-  GptConfig wide = preset("llama-tiny");
-  wide.heads = 16;
-  wide.kv_heads = 8;
-  for (const GptConfig& config : {preset("nano"), wide})
-    for (const int64_t tp : {1, 2, 4, 8})
-      for (const int64_t sequence_ranks : {int64_t{1}, tp}) {
-        SCOPED_TRACE(fmt::format("{}, tp {}", config.name, tp));
-        expect_bytes_of_formula(config, 3, {.tp = tp, .sequence_ranks = sequence_ranks});
-      }
-}
-
-// Written out here. For a token and a block, llama-tiny keeps: the stream twice, two norms, qkv
-// with 4 + 2 + 2 heads of 32, att, gate and up, and their product; the rstd of each norm, and the
-// lse of each head.
-TEST(Activations, BytesOfLlamaWrittenOut) {
-  const int64_t C = 128, F = 384, T = 64, L = 4, block = 4 * C + 256 + C + 3 * F + 2 + 4;
-  const int64_t whole = L * block + C + (C + 1) + 256;  // the embedding; the last norm; logits
-  EXPECT_EQ(activation_bytes(preset("llama-tiny"), 2), 4 * 2 * T * whole);
-  // Product, stream, branch and norm; qkv, att, gate and up, what they make; a table of angles.
-  EXPECT_EQ(act_grad_bytes(preset("llama-tiny"), 2),
-            4 * 2 * T * (4 * C + 256 + C + 3 * F) + 4 * T * 32);
-}
-
-// Every combination that a plan can have, with numbers of layers that sets divide or do not divide.
-TEST(Activations, BytesFollowTheFormulaOfEveryPlan) {
-  GptConfig config = small();
-  for (const int64_t layers : {1, 2, 3, 5, 7}) {
-    config.norm = layers % 2 == 0 ? Norm::Rms : Norm::Layer;
-    config.mlp = layers > 2 ? Mlp::SwiGlu : Mlp::Gelu;
-    for (int64_t sets = 0; sets <= layers; ++sets)
-      for (const Dtype dtype : {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16})
-        for (int bits = 0; bits < 32; ++bits) {
-          config.layers = layers;
-          const ActivationPlan plan{.dtype = dtype,
-                                    .sets = sets,
-                                    .own_norm = (bits & 1) != 0,
-                                    .own_att = (bits & 2) != 0,
-                                    .own_act = (bits & 4) != 0,
-                                    .own_input = (bits & 8) != 0,
-                                    .own_output = (bits & 16) != 0};
-          SCOPED_TRACE(fmt::format("{} layers, {} sets, {}", layers, sets, bits));
-          expect_bytes_of_formula(config, 3, plan);
-        }
-  }
-}
-
-TEST(Activations, WhatAPlanSharesIsOneBuffer) {
-  GptConfig config = preset("nano");
-  config.layers = 5;
-  Arena arena;
-  const auto blocks = [&](const ActivationPlan& plan) {
-    return alloc_activations(arena, config, 1, plan).blocks;
-  };
-  const auto kept = blocks({}), runs = blocks({.sets = 2}), parts = blocks({.own_act = false});
-  EXPECT_NE(kept[0].attn.qkv.ptr, kept[2].attn.qkv.ptr);
-  EXPECT_EQ(runs[0].attn.qkv.ptr, runs[2].attn.qkv.ptr);
-  EXPECT_NE(runs[0].attn.qkv.ptr, runs[1].attn.qkv.ptr);
-  EXPECT_EQ(runs[0].out.ptr, runs[2].out.ptr);  // inside runs
-  EXPECT_NE(runs[1].out.ptr, runs[3].out.ptr);  // between runs: kept
-  EXPECT_EQ(parts[0].mlp.act.ptr, parts[4].mlp.act.ptr);
-  EXPECT_NE(parts[0].mlp.fc.ptr, parts[4].mlp.fc.ptr);
-  const auto inputs = blocks({.sets = 1, .own_input = false});
-  EXPECT_EQ(inputs[0].out.ptr, inputs[2].out.ptr);
-  EXPECT_NE(inputs[0].out.ptr, inputs[1].out.ptr);
-  // Blocks 0 and 1, 2 and 3, 4: what a run reads is not where it writes.
-  const auto ends = blocks({.sets = 2, .own_input = false, .own_output = false});
-  EXPECT_NE(ends[1].out.ptr, ends[3].out.ptr);
-  EXPECT_EQ(ends[1].out.ptr, ends[4].out.ptr);
-  EXPECT_NE(ends[3].out.ptr, ends[4].out.ptr);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The bits of `cpu` at sizes that are worth several threads: same_bits_batch.cpp and
-// same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile. Products are in
-// cpu_products.cpp.
+// The bits of `cpu` at sizes that are worth several threads: same_bits_batch.cpp tests the rule for
+// all tables, on sizes that fit one tile. Products are in cpu_products.cpp.
 #include <functional>
 #include <vector>
 

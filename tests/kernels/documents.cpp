@@ -115,35 +115,6 @@ TEST_P(DocumentsTest, NegativeControlsDiffer) {
   }
 }
 
-/// 2^k documents of one length in each row are plain rows of that length.
-TEST_P(DocumentsTest, OfOneLengthAreRows) {
-  use_threads();
-  const int64_t L = T / LaidDocuments::kTurns;
-  Placement place{.B = LaidDocuments::kBundles, .documents{}};
-  for (int64_t d = 0; d < D; ++d) place.documents.push_back({d * L, (d + 1) * L});
-  for (const Call& call : calls_of_documents(box, {.B = D, .T = L}, dtype)) {
-    const std::string name = call.name;
-    if (name.starts_with("rope") || name == "embed_forward" || name == "embed_backward")
-      continue;  // their tables have too few positions for rows
-    const std::vector<Tensor> want = call.outputs(box, dtype), got = call.outputs(box, dtype);
-    call.on(k, ctx, want, 0, D);
-    Call of_rows = call;
-    const auto as_rows = [&](Tensor x) {
-      if (x.shape.rank == 1) return x;
-      x.shape.dims[0] = LaidDocuments::kBundles;
-      for (int i = 1; i < x.shape.rank; ++i)
-        if (x.shape.dims[size_t(i)] == L) x.shape.dims[size_t(i)] = T;
-      return x;
-    };
-    for (Operand& o : of_rows.in)
-      if (o.x && is_of_sequences(o.kind)) o.x = as_rows(o.x);
-    std::vector<Tensor> to;
-    for (const Tensor& x : got) to.push_back(call.sums() ? x : as_rows(x));
-    of_rows.on(k, with(place), to, 0, LaidDocuments::kBundles);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << name;
-  }
-}
-
 TEST_P(DocumentsTest, PaddingIsFinite) {
   for (const Call& call : all()) {
     const std::string name = call.name;

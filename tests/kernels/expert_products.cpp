@@ -1,5 +1,5 @@
 // The products of experts. They are the products of each expert's rows alone. The order of the sums
-// in a weight gradient does not depend on how a batch or a sequence is cut.
+// in a weight gradient does not depend on how a sequence is cut; nor a batch: ../layouts.txt.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -40,7 +40,6 @@ class ExpertProducts : public SameBits {
     const auto cut = [&](const Tensor& all) { return tokens_of(all, b, n, ranges); };
     return {cut(x.expert), cut(x.inp), cut(x.dout)};
   }
-  Batch part(const Batch& x, int64_t b, int64_t n) { return part(x, b, n, {{0, x.inp.dim(1)}}); }
 
   /// The rows of pairs (B,T,takes C), sorted by expert; NaN behind them.
   Tensor rows_of(const Tensor& pairs, const ExpertRows& rows) {
@@ -112,26 +111,6 @@ TEST_P(ExpertProducts, WeightGradientsAreThoseOfTokensLeftOut) {
         ASSERT_EQ(at(got, e * kN * kK + i), at(want, i)) << B << " x " << T << ", expert " << e;
       EXPECT_LT(relative_error(got.slice(e, 1).view({kN, kK}), want), 1e-5);
     }
-  }
-}
-
-TEST_P(ExpertProducts, MicroBatchesGiveTheBitsOfOneCall) {
-  for (const auto& [T, capacity] : {std::array<int64_t, 2>{6, 3}, {200, 0}}) {
-    const Batch x = make(8, T);
-    const Tensor whole = weight_gradient(x, kTokenChunks, capacity);
-    for (const int64_t n : {1, 2, 4}) {
-      std::vector<Tensor> sum;  // even steps write a fresh buffer, odd ones add
-      for (int64_t b = 0; b < 8; b += 2 * n) {
-        sum.push_back(weight_gradient(part(x, b, n), kTokenChunks, capacity));
-        weight_gradient(sum.back(), part(x, b + n, n), kTokenChunks, Into::Add, capacity);
-      }
-      EXPECT_TRUE(same_bits(join(sum), whole)) << "T " << T << ", micro-batches of " << n;
-    }
-    // Negative control: one after the other.
-    const Tensor chain = weight_gradient(part(x, 0, 1), kTokenChunks, capacity);
-    for (int64_t b = 1; b < 8; ++b)
-      weight_gradient(chain, part(x, b, 1), kTokenChunks, Into::Add, capacity);
-    EXPECT_FALSE(same_bits(chain, whole));
   }
 }
 

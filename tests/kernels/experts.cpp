@@ -1,5 +1,5 @@
-// Routers and experts in `ref` and `cpu`: they follow their definitions, and sums keep their bits
-// when the experts are cut over ranks.
+// Routers and experts in `ref` and `cpu`: they follow their definitions. Experts cut over ranks:
+// ../layouts.txt.
 #include "tests/kernels/experts.h"
 
 #include <algorithm>
@@ -151,35 +151,6 @@ TEST_P(Experts, ElsewhereHasNoRow) {
     EXPECT_EQ(rows.row.data<int32_t>()[i] == kNoRow, is_elsewhere(i));
   k.unpermute_forward(ctx, out, box.filled({20, 3}, 1), rows, expert, {});
   for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(is_minus_zero(at(out, i)), i < 3) << i;
-}
-
-// A rank with an aligned run of experts computes a part of the tree, in F32.
-TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
-  const int64_t B = 2, T = 30, E = 8, takes = 4, C = 35;
-  const Tensor expert = choices(box, B, T, takes, E),
-               weight = box.random(sums, {B, T, takes}, 0.1, 1);
-  const Tensor y = spread(box, {B * T * takes, C}), whole = box.empty(sums, {B, T, C});
-  const ExpertRows all = sorted(box, expert, E, 12);
-  k.unpermute_forward(ctx, whole, y, all, expert, weight);
-  const auto joined = [&](int64_t own, bool aligned) {
-    std::vector<Tensor> parts;
-    for (int64_t first = aligned ? 0 : 1 - own; first < E; first += own) {
-      const Tensor mine = box.copy(expert);
-      ExpertRows part = all;
-      part.row = box.copy(all.row);
-      for (int64_t i = 0; i < mine.size(); ++i) {
-        int32_t& e = mine.data<int32_t>()[i];
-        const bool here = e >= first && e < first + own;
-        if (!here) part.row.data<int32_t>()[i] = kNoRow;
-        e = here ? static_cast<int32_t>(e - first) : kElsewhere;
-      }
-      parts.push_back(box.empty(sums, {B, T, C}));
-      k.unpermute_forward(ctx, parts.back(), y, part, mine, weight);
-    }
-    return join(parts);
-  };
-  for (const int64_t own : {1, 2, 4, 8}) EXPECT_TRUE(same_bits(joined(own, true), whole)) << own;
-  EXPECT_FALSE(same_bits(joined(2, false), whole)) << "negative control: runs that are not aligned";
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Experts, ::testing::ValuesIn(tables_of_all_dtypes()), table_name);

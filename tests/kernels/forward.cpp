@@ -1,4 +1,5 @@
-// The forward operations of `ref` in double, against their formulas.
+// Forward operations of `ref` in double, against their formulas, where a fresh model hardly shows a
+// fault: its activations and scores are small. The others: PyTorch's runs in tests/golden.
 #include <algorithm>
 
 #include "tests/kernels/testing.h"
@@ -12,17 +13,6 @@ class Forward : public ::testing::Test {
   const Kernels& k = ref_kernels();
   const Ctx& ctx = box.ctx();
 };
-
-TEST_F(Forward, Embed) {
-  const int64_t B = 2, T = 3, C = 5, V = 7;
-  const Tensor wte = box.random({V, C}), wpe = box.random({T + 1, C}), out = box.empty({B, T, C});
-  const Tensor tokens = box.tokens({B, T}, V);
-  k.embed_forward(ctx, out, tokens, wte, wpe);
-  for (int64_t row = 0; row < B * T; ++row)
-    for (int64_t c = 0; c < C; ++c)
-      EXPECT_EQ(at(out, row * C + c),
-                at(wte, tokens.data<int32_t>()[row] * C + c) + at(wpe, row % T * C + c));
-}
 
 TEST_F(Forward, Norm) {
   const Tensor inp = box.empty({1, 1, 3}), out = box.empty({1, 1, 3});
@@ -109,33 +99,6 @@ TEST_F(Forward, AttentionHeadByHead) {
       }
 }
 
-TEST_F(Forward, CrossEntropyIsMinusLogSoftmax) {
-  const int64_t B = 3, T = 5, V = 16, vocab = 7;
-  const Tensor logits = box.random({B, T, V}, -3, 3), targets = box.tokens({B, T}, vocab);
-  const Tensor losses = box.empty({B});
-  k.cross_entropy(ctx, losses, Tensor{}, logits, targets, vocab, 0.5F);
-  for (int64_t b = 0; b < B; ++b) {
-    double want = 0;
-    for (int64_t row = b * T; row < (b + 1) * T; ++row) {
-      double sum = 0;
-      for (int64_t v = 0; v < vocab; ++v) sum += std::exp(at(logits, row * V + v));
-      want -= at(logits, row * V + targets.data<int32_t>()[row]) - std::log(sum);
-    }
-    EXPECT_NEAR(at(losses, b), want, 1e-13);  // `scale` is the gradient's only
-  }
-}
-
-TEST_F(Forward, MatmulWithoutBias) {
-  const Tensor inp = box.random({4, 3}), w = box.random({2, 3}), out = box.empty({4, 2});
-  k.matmul_forward(ctx, out, inp, w, Tensor{}, kLeaves);
-  for (int64_t r = 0; r < 4; ++r)
-    for (int64_t n = 0; n < 2; ++n) {
-      double sum = 0;
-      for (int64_t c = 0; c < 3; ++c) sum += at(inp, r * 3 + c) * at(w, n * 3 + c);
-      EXPECT_NEAR(at(out, r * 2 + n), sum, 1e-15);
-    }
-}
-
 TEST_F(Forward, CrossEntropyIgnoresAndMasks) {
   const Tensor logits = box.random({2, 3, 16}), targets = box.tokens({2, 3}, 7);
   for (int t = 0; t < 3; ++t) targets.data<int32_t>()[t] = kIgnore;
@@ -185,19 +148,6 @@ TEST_F(Forward, Rope) {
     EXPECT_GT(relative_error(got, before), 0.1);
     k.rope(ctx, got, angles, s.NKV * s.r, true);
     EXPECT_LT(relative_error(got, before), 1e-6) << "back";  // cosines and sines are rounded
-  }
-}
-
-TEST_F(Forward, ResidualAddScale) {
-  const Tensor a = box.random({3, 5}), b = box.random({3, 5}), bias = box.random({5});
-  const Tensor joined = box.empty({3, 5}), sum = box.empty({3, 5}), scaled = box.copy(a);
-  k.residual_forward(ctx, joined, a, b, bias);
-  k.add(ctx, sum, a, b);
-  k.scale(ctx, scaled, 0.5F);
-  for (int64_t i = 0; i < 15; ++i) {
-    EXPECT_EQ(at(joined, i), at(a, i) + (at(b, i) + at(bias, i % 5)));
-    EXPECT_EQ(at(sum, i), at(a, i) + at(b, i));
-    EXPECT_EQ(at(scaled, i), at(a, i) / 2);
   }
 }
 

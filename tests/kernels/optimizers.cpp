@@ -1,7 +1,7 @@
-// The optimizers against the formulas of their papers, computed in double.
+// Optimizers against the formulas of their papers, computed in double. PyTorch's runs in
+// tests/golden hold SGD, Adam and AdamW.
 #include <vector>
 
-#include "kernels/limbs.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -30,67 +30,6 @@ class Optimizers : public ::testing::Test {
   Tensor param = box.random({kCount});
   Vector w = values(param);
 };
-
-TEST_F(Optimizers, Sgd) {
-  for (const float momentum : {0.0F, 0.5F})
-    for (const bool nesterov : {false, true}) {
-      const SgdStep step{.lr = 0.25F, .momentum = momentum, .nesterov = nesterov};
-      const Tensor velocity = box.filled({kCount}, 0);
-      Vector v(kCount, 0.0);
-      for (int t = 0; t < 3; ++t) {
-        const Tensor grad = box.random({kCount});
-        k.sgd_update(ctx, param, velocity, grad, step);
-        for (int64_t i = 0; i < kCount; ++i) {
-          const double g = at(grad, i);
-          v[i] = momentum * v[i] + g;
-          w[i] = w[i] - 0.25 * (nesterov ? g + momentum * v[i] : v[i]);
-        }
-      }
-      expect_near(param, w);
-      expect_near(velocity, v);
-    }
-}
-
-TEST_F(Optimizers, SgdWithoutVelocityIsPlain) {
-  const Tensor grad = box.random({kCount});
-  k.sgd_update(ctx, param, Tensor{}, grad, SgdStep{.lr = 0.5F, .momentum = 0, .nesterov = false});
-  for (int64_t i = 0; i < kCount; ++i) w[i] -= 0.5 * at(grad, i);
-  expect_near(param, w);
-}
-
-TEST_F(Optimizers, AdamAndAdamW) {
-  const double lr = 0.25, beta1 = 0.75, beta2 = 0.875, eps = 0.0625, decay = 0.5;
-  for (const bool decoupled : {false, true}) {
-    const Tensor m = box.filled({kCount}, 0), v = box.filled({kCount}, 0);
-    Vector first(kCount, 0.0), second(kCount, 0.0);
-    for (int t = 1; t <= 3; ++t) {
-      const Tensor grad = box.random({kCount});
-      // All factors are exact in float, so both sides compute with the same numbers.
-      const AdamStep step{.lr = 0.25F,
-                          .beta1 = 0.75F,
-                          .beta2 = 0.875F,
-                          .eps = 0.0625F,
-                          .weight_decay = 0.5F,
-                          .decoupled = decoupled,
-                          .correction1 = static_cast<float>(1 - std::pow(beta1, t)),
-                          .correction2 = static_cast<float>(1 - std::pow(beta2, t))};
-      k.adamw_update(ctx, param, m, v, grad, step);
-      for (int64_t i = 0; i < kCount; ++i) {
-        double g = at(grad, i);
-        if (!decoupled) g += decay * w[i];
-        if (decoupled) w[i] *= 1 - lr * decay;
-        first[i] = beta1 * first[i] + (1 - beta1) * g;
-        second[i] = beta2 * second[i] + (1 - beta2) * g * g;
-        const double mhat = first[i] / (1 - std::pow(beta1, t));
-        const double vhat = second[i] / (1 - std::pow(beta2, t));
-        w[i] -= lr * mhat / (std::sqrt(vhat) + eps);
-      }
-    }
-    expect_near(param, w);
-    expect_near(m, first);
-    expect_near(v, second);
-  }
-}
 
 TEST_F(Optimizers, Lion) {
   const Tensor m = box.filled({kCount}, 0);
@@ -192,30 +131,6 @@ TEST_F(Optimizers, EightBitAdamWFollowsAdamW) {
   }
   EXPECT_LT(std::sqrt(apart / moved), 0.02);
   EXPECT_GT(apart, 0);
-}
-
-TEST_F(Optimizers, AdaptiveClipShortensLongRowsOnly) {
-  const int64_t R = 3, N = 20;
-  const Tensor grad = box.random({R, N}), weight = box.random({R, N});
-  for (int64_t i = 0; i < N; ++i) set(grad, i, 1e-3 * at(grad, i));  // short
-  for (int64_t i = 0; i < N; ++i) set(weight, 2 * N + i, 0);         // no weight: 1e-3 counts
-  const Tensor grad_limbs = box.zeros(Dtype::I64, {R, kLimbs});
-  const Tensor weight_limbs = box.zeros(Dtype::I64, {R, kLimbs});
-  k.squared_norm(ctx, grad_limbs, grad);
-  k.squared_norm(ctx, weight_limbs, weight);
-  const Tensor clipped = box.copy(grad);
-  k.adaptive_clip(ctx, clipped, grad_limbs, weight_limbs, 0.125F);
-  for (int64_t r = 0; r < R; ++r) {
-    double g = 0, x = 0;
-    for (int64_t i = 0; i < N; ++i) g += std::pow(at(grad, r * N + i), 2);
-    for (int64_t i = 0; i < N; ++i) x += std::pow(at(weight, r * N + i), 2);
-    EXPECT_NEAR(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs) / g, 1, kTolerance);
-    const double largest = 0.125 * std::max(std::sqrt(x), 1e-3);
-    const double factor = std::sqrt(g) > largest ? largest / std::sqrt(g) : 1;
-    EXPECT_EQ(factor<1, r> 0);
-    for (int64_t i = 0; i < N; ++i)
-      EXPECT_NEAR(at(clipped, r * N + i), factor * at(grad, r * N + i), kTolerance);
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What only a block of LLaMA has: operands that are absent, and turned heads. An absent operand
+// What only a block of LLaMA has: operands that are absent. An absent operand
 // gives the bits of an operand that changes nothing. So what is known of sums with the operand
 // holds without it.
 //
@@ -64,26 +64,6 @@ TEST_P(SameBitsLlama, AnAbsentMeanIsZero) {
     k.norm_backward_input(ctx, got, d, x, w, Tensor{}, rstd);
     k.norm_backward_input(ctx, other, d, x, w, zeros, rstd);
     EXPECT_GT(relative_error(got, other), 1e-3);
-  }
-}
-
-TEST_P(SameBitsLlama, RanksTurnTheirGroupsOfHeads) {
-  const int64_t B = 2, T = 20, NKV = 4;
-  for (const auto& [r, HS] : {std::array{1, 16}, std::array{3, 6}, std::array{2, 66}}) {
-    const int64_t row = NKV * (r + 2) * HS;
-    const Tensor angles = box.angles(T + 2, HS), qkv = box.random({B, T, row});
-    for (const bool back : {false, true}) {
-      const Tensor whole = box.copy(qkv);
-      k.rope(ctx, whole, angles, NKV * r, back);
-      use_threads();
-      for (const int64_t tp : {2, 4})
-        for (int64_t rank = 0; rank < tp; ++rank) {
-          const int64_t begin = rank * row / tp, count = row / tp;
-          const Tensor own = columns(qkv, begin, count);
-          k.rope(ctx, own, angles, NKV * r / tp, back);
-          EXPECT_TRUE(same_bits(own, columns(whole, begin, count))) << "tp " << tp;
-        }
-    }
   }
 }
 
