@@ -46,9 +46,9 @@ with open(sys.argv[1], encoding="utf-8") as text, open(sys.argv[2], "w", encodin
     out.writelines(json.dumps({"text": line.rstrip("\n")}) + "\n" for line in text if line.strip())
 PYTHON
     # Of the pages, prose: a line of a hundred dashes has a gradient that is an alarm.
-    rule=none
-    [[ $source == pages ]] && rule=fineweb
-    show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" --filter $rule --dedup exact
+    filter=()
+    [[ $source == pages ]] && filter=(--filter fineweb)
+    show $bin/ch25_corpus --data "$runs/raw/$source.jsonl" --out "$runs/kept/$source.jsonl" "${filter[@]}" --dedup exact
   done
   show $bin/ch24_tokenizer train --data "$runs/bible.txt" --vocab 2048 --out "$runs/bpe"
   for source in bible stories pages; do

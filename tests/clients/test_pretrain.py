@@ -84,7 +84,7 @@ def main():
     environment.require(args.install)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model, sources = (args.of / "model", sorted(args.of.glob("tokens/*.bin"))) if args.of else trained(programs, folder)
+        model, sources = (args.of / "model", sorted(args.of.glob("held_out/*.bin"))) if args.of else trained(programs, folder)
         faults = list(faults_of(programs, environment, folder, model, sources))
     print("\n".join(faults) or "transformers open the model, and have the same loss")
     return 1 if faults else 0
