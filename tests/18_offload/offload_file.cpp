@@ -27,18 +27,6 @@ class Offload : public ::testing::Test {
   OffloadFile file{std::vector<bool>(5, true)};
 };
 
-TEST_F(Offload, ALaterWriteWins) {
-  const Tensor first = box.random({4, 5}), second = box.random({4, 5}), back = box.empty({4, 5});
-  for (const Tensor& input : {first, second}) {
-    file.write(Ctx{}, 0, first);
-    file.write(Ctx{}, 1, input);
-    file.read(Ctx{}, 1, back);
-    EXPECT_TRUE(same_bits(back, input));
-    file.read(Ctx{}, 0, back);
-    EXPECT_TRUE(same_bits(back, first));
-  }
-}
-
 TEST_F(Offload, WhatWasNotWrittenCannotBeRead) {
   const Tensor input = box.random({4, 5});
   EXPECT_USER_ERROR(file.read(Ctx{}, 0, input), "cannot read back the input of block 0");
