@@ -122,8 +122,8 @@ void run_kl(Sheet& sheet) {
 void run_answers(Sheet& sheet, bool with_kl) {
   Objective o = objective_of(sheet);
   if (with_kl) o.kl = 0.4;
-  for (uint64_t a = 0; a < 4; ++a) {
-    const auto n = static_cast<int64_t>(6 + Random(sheet.seed(), "lengths").below(6, a));
+  for (uint64_t a = 0; a < 12; ++a) {
+    const auto n = static_cast<int64_t>(24 + Random(sheet.seed(), "lengths").below(6, a));
     const std::vector<float> drawn = sheet.normals("now", n, a), away = sheet.normals("old", n, a);
     std::vector<float> now, old, base, weights(static_cast<size_t>(n));
     for (size_t i = 0; i < drawn.size(); ++i) {
