@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -312,8 +313,9 @@ inline void weigh(const RlOptions& o, std::span<const AnswerRow> rows, double sc
               reinterpret_cast<AnswerCounts*>(counts.ptr) + g * G);
 }
 
-/// What --report says of a step, from the counts of all answers.
-inline nlohmann::json told(const RlOptions& o, const Rollout& rollout, Tensor counts) {
+/// What --report and --trace say of a step, from the counts of all answers.
+inline std::map<std::string, double> told(const RlOptions& o, const Rollout& rollout,
+                                          Tensor counts) {
   const std::span all(reinterpret_cast<const AnswerCounts*>(counts.ptr), rollout.answers.size());
   double kl = 0, clipped = 0, reward = 0, cut = 0, surprise = 0;
   float ratio = 0;

@@ -97,11 +97,17 @@ std::string loss_text(double loss) {
 }
 
 std::string trace_line(const StepRecord& r, uint64_t param_hash) {
-  return fmt::format(R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}","param_hash":"{:016x}",)"
-                     R"("decimal":{{"loss":{},"grad_norm":{},"lr":{}}}}})"
-                     "\n",
-                     r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), param_hash,
-                     decimal(r.loss), decimal(r.grad_norm), decimal(r.lr));
+  std::string others, decimals;
+  for (const auto& [name, value] : r.others) {
+    others += fmt::format(R"("{}":"{}",)", name, hex_float(value));
+    decimals += fmt::format(R"(,"{}":{})", name, decimal(value));
+  }
+  return fmt::format(
+      R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}",{}"param_hash":"{:016x}",)"
+      R"("decimal":{{"loss":{},"grad_norm":{},"lr":{}{}}}}})"
+      "\n",
+      r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), others, param_hash,
+      decimal(r.loss), decimal(r.grad_norm), decimal(r.lr), decimals);
 }
 
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh) {

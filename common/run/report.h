@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,15 +26,16 @@ struct StepRecord {
   float loss;        ///< mean over the targets of the batch, before the update
   double grad_norm;  ///< before clipping
   float lr;
-  int64_t tokens;  ///< seen in this step
+  int64_t tokens;                             ///< seen in this step
+  std::map<std::string, double> others = {};  ///< what a chapter adds to the trace
 };
 
 /// A loss as a screen shows it. The sign of a NaN is left out, because it means nothing.
 std::string loss_text(double loss);
 
-/// One line of JSON, with its newline. "loss", "grad_norm" and "lr" are hexadecimal floats, so
-/// equal text means equal bits. "decimal" has the same numbers for people and for plots; it is null
-/// where a number is not finite. param_hash is that of the weights after the update
+/// One line of JSON, with its newline. "loss", "grad_norm", "lr" and `others` are hexadecimal
+/// floats, so equal text means equal bits. "decimal" has the same numbers for people and for plots;
+/// it is null where a number is not finite. param_hash is that of the weights after the update
 /// (common/model/init.h).
 std::string trace_line(const StepRecord& record, uint64_t param_hash);
 

@@ -1,60 +1,14 @@
 // 37_rl: who draws and who trains have the same bits, whatever layout each has; the first loss of
 // DPO is log 2; what would break this is seen.
+#include <algorithm>
 #include <map>
-#include <sstream>
 
-#include "tests/common/same_trace.h"
+#include <fmt/ranges.h>
+
+#include "tests/37_rl/runs.h"
 
 namespace ladder::test {
 namespace {
-
-const std::string k37 = "37_rl";
-
-class Rl : public SameTrace {
- protected:
-  Rl() {
-    std::string chats, tasks, pairs;
-    // Chats give one of two answers by chance, and tasks want one of the two: the base is right
-    // now and then, so a group has answers of both kinds and the gradient is not zero.
-    for (int i = 0; i < 60; ++i) {
-      const int a = i % 7, b = i * i % 9;
-      chats += fmt::format(
-          "{{\"messages\": [{{\"role\": \"user\", \"content\": \"{}+{}\"}}, {{\"role\": "
-          "\"assistant\", \"content\": \"{}\"}}]}}\n",
-          a, b, i * 7 % 11 % 2 == 0 ? "7" : "46");
-      tasks += fmt::format("{{\"prompt\": \"{}+{}\", \"answer\": \"7\"}}\n", a, b);
-      pairs +=
-          fmt::format("{{\"prompt\": \"{}+{}\", \"chosen\": \"7\", \"rejected\": \"46\"}}\n", a, b);
-    }
-    write("chats.jsonl", chats);
-    write("tasks.jsonl", tasks);
-    write("pairs.jsonl", pairs);
-  }
-  void save_base(const std::string& model) const {
-    std::filesystem::remove_all(path("base"));
-    train("36_finetune", model +
-                             " --layers 2 --data chats.jsonl --batch 8 --steps 40 --lr 0.005 "
-                             "--save base");
-  }
-  Trace trained(const std::string& flags, Range range = {0, kSteps}) const {
-    return run_of(kGrpo + flags, range);
-  }
-  /// A number of each step of the last run.
-  std::vector<double> told(const std::string& name) const {
-    const auto report = nlohmann::json::parse(read("report.json"));
-    std::vector<double> all;
-    for (const auto& step : report.at("extra").at("rl")) all.push_back(step.at(name));
-    EXPECT_FALSE(all.empty());
-    return all;
-  }
-  Trace run_of(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace(k37, flags + " --report report.json", range);
-  }
-
-  const std::string kModel = "--model tiny --base base ",
-                    kGrpo = kModel + "--data tasks.jsonl --batch 4 --group 4 --max-tokens 8 ",
-                    kDpo = kModel + "--data pairs.jsonl --batch 4 ";
-};
 
 TEST_F(Rl, TheRatioIsOneOnAnyLayout) {
   for (const std::string model : {"--model tiny", "--model llama-tiny"}) {
@@ -68,8 +22,10 @@ TEST_F(Rl, TheRatioIsOneOnAnyLayout) {
             "--recompute full --places 7", "--ranks 2 --micro-batch 1 --bucket-mb 0",
             "--role train --rollouts drawn.jsonl --ranks 2"}) {
         EXPECT_TRUE(same_trace(one, trained(what + layout))) << model << what << layout;
-        for (const double ratio : told("ratio_max")) EXPECT_EQ(ratio, 1);
-        for (const double kl : told("kl")) EXPECT_EQ(kl, 0);
+        for (const std::string& line : lines_of("trace.jsonl")) {
+          EXPECT_NE(line.find(R"("kl":"0x0p+0")"), std::string::npos) << line;
+          EXPECT_NE(line.find(R"("ratio_max":"0x1p+0")"), std::string::npos) << line;
+        }
         for (const TraceStep& step : one.steps) EXPECT_GT(std::stod(step.grad_norm), 0);
       }
     }
@@ -111,6 +67,24 @@ TEST_F(Rl, TwoProgramsAreAsOne) {
     load = "--load " + here + " ";
   }
   EXPECT_TRUE(same_trace(one, two));
+}
+
+// Whoever draws may write answers in any order. With another reward for one of them it is seen.
+TEST_F(Rl, TheOrderOfAnswersChangesNothing) {
+  save_base("--model tiny");
+  const Trace one = trained("--rollouts drawn.jsonl");
+  std::vector<std::string> lines = lines_of("drawn.jsonl");
+  const auto trained_on = [&](const std::vector<std::string>& answers) {
+    write("r.jsonl", fmt::format("{}\n", fmt::join(answers, "\n")));
+    return trained("--role train --rollouts r.jsonl");
+  };
+  std::ranges::reverse(lines);
+  std::ranges::rotate(lines, lines.begin() + 7);
+  EXPECT_TRUE(same_trace(one, trained_on(lines)));
+  auto other = nlohmann::json::parse(lines[0]);
+  other["reward"] = 3;
+  lines[0] = other.dump();
+  EXPECT_TRUE(different_trace(one, trained_on(lines)));
 }
 
 TEST_F(Rl, DpoBeginsWithLogTwo) {
@@ -170,8 +144,7 @@ TEST_F(Rl, NoStepRepeatsTheNoiseOfAnother) {
         kModel + "--data tasks.jsonl --batch 9 --group 2 --max-tokens 8 --lr 0 --rollouts r.jsonl",
         {0, 2});
   std::map<int, std::vector<nlohmann::json>> drawn;
-  std::istringstream all(read("r.jsonl"));
-  for (std::string line; std::getline(all, line);) {
+  for (const std::string& line : lines_of("r.jsonl")) {
     const auto answer = nlohmann::json::parse(line);
     drawn[answer["rollout"]].push_back(answer["tokens"]);
   }

@@ -104,6 +104,15 @@ TEST(TraceLine, IsExact) {
             "\n");
 }
 
+TEST(TraceLine, HasWhatAChapterAdds) {
+  const StepRecord r{
+      .step = 0, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1, .others = {{"kl", 0}, {"b", 2}}};
+  EXPECT_EQ(trace_line(r, 0), R"({"step":0,"loss":"0x1p+0","grad_norm":"0x1p+0","lr":"0x1p+0",)"
+                              R"("b":"0x1p+1","kl":"0x0p+0","param_hash":"0000000000000000",)"
+                              R"("decimal":{"loss":1,"grad_norm":1,"lr":1,"b":2,"kl":0}})"
+                              "\n");
+}
+
 TEST(TraceLine, NotANumber) {
   const StepRecord r{.step = 0,
                      .loss = -NAN,
