@@ -15,7 +15,7 @@
 # third run would die there, too. So does an end that no death explains: refused flags, a full disk, a
 # signal, a program that cannot be started. The status is that of the last run. A run that
 # dies leaves FILE.partial of --trace, --timeline and --report. It is renamed to FILE.1.partial, that of
-# the next death to FILE.2.partial.
+# the next death to FILE.2.partial. If no checkpoint is there yet, the folder of --events is renamed, too.
 set -uo pipefail
 
 refuse() { echo "keep_running.sh: $1" >&2; exit 2; }
@@ -34,7 +34,7 @@ done
 shift || refuse "no program; legal: --ranks N -- PROGRAM FLAGS"
 [[ $ranks =~ ^[1-9][0-9]*$ && $per_host =~ ^[1-9][0-9]*$ ]] \
   || refuse "--ranks '$ranks', --per-host '$per_host'; legal are whole numbers from 1 on"
-program=("$@") save="" outputs=() plan=() skip=0
+program=("$@") save="" events="" outputs=() plan=() skip=0
 [[ -x ${program[0]-} ]] || refuse "'${program[0]-}' is no program"
 read -r launcher _ <<<"$mpirun"
 command -v -- "$launcher" >/dev/null \
@@ -51,6 +51,7 @@ for ((i = 0; i < ${#program[@]}; ++i)); do
   case $name in
     --load) refuse "--load; legal is --save, from whose last checkpoint it goes on" ;;
     --save) save=$value ;;&
+    --events) events=${value%/} ;;&
     --trace | --timeline | --report) outputs+=("$value") ;;&
     --save | --save-every | --keep | --trace | --timeline | --report | --fault)
       [[ $word == "$name" ]] && skip=1
@@ -71,18 +72,21 @@ checkpoint() {
   done | sort -V | tail -n 1
 }
 
+# aside FILE SUFFIX: renames FILESUFFIX to FILE.1SUFFIX, or the first number that is free.
+aside() {
+  local k=1
+  while [[ -e $1.$k$2 ]]; do ((++k)); done
+  mv -- "$1$2" "$1.$k$2" || return
+  echo "keep_running.sh: what the run before wrote is now $1.$k$2"
+}
+
 # put_aside: the next run with the same flags would write over what the last one has written.
 put_aside() {
-  local file k
+  local file
   for file in "${outputs[@]}"; do
     # Through links, as the program does it.
     file=$(realpath -m --relative-base=. -- "$file")
-    [[ -s $file.partial ]] || continue
-    for ((k = 1; ; ++k)); do
-      [[ -e $file.$k.partial ]] || break
-    done
-    mv -- "$file.partial" "$file.$k.partial" || return
-    echo "keep_running.sh: what the run before wrote is now $file.$k.partial"
+    if [[ -s $file.partial ]]; then aside "$file" .partial || return; fi
   done
 }
 
@@ -107,7 +111,11 @@ put_aside || exit 1  # of a run that was stopped, and this script with it
 while true; do
   n=$(legal "$ranks") || refuse "no number of ranks up to $ranks is legal for: ${program[*]}"
   load=() from=$(checkpoint)
-  [[ -n $from ]] && load=(--load "$save")
+  if [[ -n $from ]]; then
+    load=(--load "$save")
+  elif [[ -n $events && -n $(ls -A -- "$events" 2>/dev/null) ]]; then
+    aside "$events" "" || exit 1  # a run from the beginning takes no folder that holds files
+  fi
   echo "keep_running.sh: $n ranks, from ${from:-the beginning}"
   # shellcheck disable=SC2086  # a command may have words
   $mpirun -n "$n" "${program[@]}" "${load[@]}" 2> >(tee "$errors" >&2)

@@ -21,6 +21,7 @@ n=$(wc -l <runs)
 [ -n "$SAVES" ] && mkdir -p d && ln -sfn generation-$n d/current
 [ -n "$SILENT" ] && echo "error: rank 0 on one: waited 600 s for rank 3 in recv of 5 F32 (from 3)" >&2
 [ -n "$TRACED" ] && echo "steps of run $n" >"$TRACED.partial"
+[ -n "$EVENTS" ] && mkdir -p "$EVENTS" && echo "steps of run $n" >>"$EVENTS/curves"
 [ "$n" -lt 3 ] && exit ${DIES-137}
 [ -n "$TRACED" ] && mv "$TRACED.partial" "$TRACED"
 exit 0
@@ -83,6 +84,16 @@ exit 0
         (self.here / "t.partial").write_text("of a run that was stopped, and this script with it\n")
         self.kept_running(flags=["--save", "d", "--trace", "t"], SAVES="1", TRACED="t")
         self.assertIn("of a run that was stopped", (self.here / "t.3.partial").read_text())
+
+    def test_events_of_a_run_without_a_checkpoint_are_put_aside(self):
+        """A run that goes on adds to its folder; one from the beginning would refuse it."""
+        curves = lambda: {path.parent.name: path.read_text() for path in self.here.glob("ev*/curves")}
+        self.kept_running(flags=["--save", "d", "--events", "ev/"], EVENTS="ev")
+        self.assertEqual(curves(), {"ev.1": "steps of run 1\n", "ev": "steps of run 2\n"})
+        done, _ = self.kept_running(flags=["--save", "d", "--events=ev"], SAVES="1", EVENTS="ev")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(curves(), {"ev.1": "steps of run 1\n", "ev.2": "steps of run 2\n",
+                                    "ev": "".join(f"steps of run {n}\n" for n in (1, 2, 3))})
 
     def test_why_flags_are_refused(self):
         self.pretend("program", text=self.PROGRAM)
