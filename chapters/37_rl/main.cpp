@@ -356,14 +356,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
   } else {
     log.skipped(step, bad);
   }
-  const StepRecord record{.step = step,
-                          .loss = loss,
-                          .grad_norm = norm,
-                          .lr = lr,
-                          .tokens = rollout.tokens(),
-                          .others = told(o.rl, rollout, m.answers.counts)};
-  log.extra()["rl"].push_back(record.others);
-  return record;
+  const auto others = told(o.rl, rollout, m.answers.counts);
+  log.extra()["rl"].push_back(others);
+  return {.step = step,
+          .loss = loss,
+          .grad_norm = norm,
+          .lr = lr,
+          .tokens = rollout.tokens(),
+          .others = others};
 }
 
 /// Of what is held out. GRPO: the share of tasks that fail. DPO: the mean loss.
