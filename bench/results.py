@@ -79,4 +79,4 @@ def section(path, name, title):
 
 def add_write(parser):
     parser.add_argument("--write", metavar="FILE",
-                        help="put the result into this file too, such as docs/results/cpu_avx2.md")
+                        help="put the result into this file too, such as docs/results/cpu_amx.md")
