@@ -223,10 +223,11 @@ def new_ones_first(pairs, merges):
 
 
 def page(rows, lineages):
+    stopped = "; the run was stopped before pairs that were not tried" * any(told == "not tried" for m, told in rows if not m.left)
     lines = ["# Which branches merge", "",
              f"`scripts/compose.py --all`, commit {commit()}. [docs/composing.md](../composing.md) says how a pair is merged. "
              "*Lines*: conflicts that `git merge-file` sees. *Left*: those that words do not settle. "
-             "*Tried*: what the program did if nothing is left; the run was stopped before pairs that were not tried. "
+             f"*Tried*: what the program did if nothing is left{stopped}. "
              f"{len(rows)} pairs; {sum(not m.left for m, _ in rows)} of them leave nothing.", "",
              f"One descends from the other, and there is nothing to merge: {', '.join(map(' and '.join, lineages))}.", "",
              "| pair | base | lines | left | tried |", "|---|---|---|---|---|"]
