@@ -80,6 +80,17 @@ class Environment(Packages):
         return done.stdout
 
 
+class ProgramTests(unittest.TestCase):
+    """Tests that run chapters' programs. run_inside says where these are."""
+
+    @classmethod
+    def call(cls, program, *words):
+        done = subprocess.run([cls.programs / program, "--quiet", "--threads", "1", *map(str, words)],
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+
+
 def flags():
     """The flags of all tests."""
     parser = argparse.ArgumentParser()

@@ -15,10 +15,9 @@ import math
 import subprocess
 import sys
 import tempfile
-import unittest
 from pathlib import Path
 
-from environment import run_inside
+from environment import ProgramTests, run_inside
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -127,7 +126,7 @@ def train(weights, adapters, mistake=""):
     return losses
 
 
-class Finetune(unittest.TestCase):
+class Finetune(ProgramTests):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -143,13 +142,6 @@ class Finetune(unittest.TestCase):
             cls.tune("--batch", BATCH, "--steps", STEPS, "--lr", LR, "--weight-decay", 0, "--save", cls.here / name,
                      "--trace", trace, *flags)
             cls.losses[name] = [float.fromhex(json.loads(line)["loss"]) for line in trace.read_text().splitlines()]
-
-    @classmethod
-    def call(cls, program, *words):
-        done = subprocess.run([cls.programs / program, "--quiet", "--threads", "1", *map(str, words)],
-                              capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
 
     @classmethod
     def tune(cls, *words, base="base"):

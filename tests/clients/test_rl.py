@@ -14,15 +14,12 @@ flags of trl, which people take for the same, must be seen.
 import json
 import logging
 import math
-import subprocess
 import tempfile
-import unittest
 import warnings
 from pathlib import Path
 
-from environment import run_inside
+from environment import ProgramTests, run_inside
 
-ROOT = Path(__file__).resolve().parents[2]
 WANTED = ["torch>=2.4", "numpy", "transformers>=5,<6", "trl==1.16.*"]
 EPS = 2.0**-24
 L, C, T, V, END, BETA, BATCH, GROUP, LONGEST, STEPS = 2, 128, 64, 256, 0xFF, 0.1, 4, 4, 8, 8
@@ -73,7 +70,7 @@ def descend(model, loss_of, rate):
     return losses, norms
 
 
-class Rl(unittest.TestCase):
+class Rl(ProgramTests):
     @classmethod
     def setUpClass(cls):
         import torch
@@ -97,13 +94,6 @@ class Rl(unittest.TestCase):
     @classmethod
     def write(cls, name, lines):
         (cls.here / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    @classmethod
-    def call(cls, program, *words):
-        done = subprocess.run([cls.programs / program, "--quiet", "--threads", "1", *map(str, words)],
-                              capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
 
     def ours(self, kind, *words):
         trace = self.here / "trace.jsonl"
@@ -171,9 +161,11 @@ class Rl(unittest.TestCase):
         return descend(trainer.model, loss_of, RATES["grpo"])
 
     def far(self, ours, theirs, kind):
-        """The largest distance of a loss and of a norm, in bounds."""
-        loss = max(abs(a - b) for a, b in zip(ours[0], theirs[0])) / (TOLERANCE * math.log(V) * WEIGHTS[kind])
-        norm = max(abs(a - b) for a, b in zip(ours[1], theirs[1])) / (TOLERANCE * max(theirs[1]))
+        """The largest distance of a loss and of a norm, in bounds. Nothing is near a NaN, which max() would pass over."""
+        if not all(map(math.isfinite, [*ours[0], *ours[1], *theirs[0], *theirs[1]])):
+            return math.inf, math.inf
+        loss = max(abs(a - b) for a, b in zip(ours[0], theirs[0], strict=True)) / (TOLERANCE * math.log(V) * WEIGHTS[kind])
+        norm = max(abs(a - b) for a, b in zip(ours[1], theirs[1], strict=True)) / (TOLERANCE * max(theirs[1]))
         return loss, norm
 
     def compare(self, name, kind, ours, theirs, mistakes):
