@@ -97,7 +97,7 @@ struct Pipeline {
   std::vector<std::vector<Action>> lists;  ///< [stage]: its actions, in order
 
   int64_t model_chunk(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
-  int64_t last_part() const { return stages * chunks - 1; }
+  int64_t last_model_chunk() const { return stages * chunks - 1; }
 };
 
 inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
@@ -124,10 +124,9 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
   std::vector<Action> all;
   for (const Action& a : compute) {
     const int64_t g = pipeline.model_chunk(s, a.chunk);
-    const bool first = g == 0, last = g == pipeline.last_part();
+    const bool first = g == 0, last = g == pipeline.last_model_chunk();
     const auto add = [&](Do what) { all.push_back({what, a.micro, a.chunk}); };
-    const bool forward = a.what == Do::Forward;
-    const bool backward = a.what == Do::Backward || a.what == Do::BackwardInput;
+    const bool forward = a.what == Do::Forward, backward = wants_input(a.what);
     if (forward && !first) add(Do::RecvActivation);
     if (backward && !last) add(Do::RecvGradient);
     add(a.what);

@@ -80,8 +80,7 @@ struct PipelineOptions {
   bool interleaved() const { return kind == PipelineKind::Interleaved; }
 };
 
-/// How long a micro-batch takes on one stage, in any unit: forward, and backward for the gradients
-/// of inputs (T_I in the papers) and of weights (T_W).
+/// How long a micro-batch takes on one stage, in any unit: T_F, T_I and T_W of the README.
 struct StageTimes {
   double forward, input, weight;
 };
@@ -164,11 +163,10 @@ struct StageLayout {
     return times_again() * position.chunks * recompute.extra_flops(model_chunk, sequences);
   }
   /// For plans of chapter 13, which have no measured times: operations of the products of the
-  /// stage's blocks, for one sequence. Scores and weighted sums
-  /// of attention have no weights, so weight gradients take least. Per token and block of GPT-2
-  /// they take 24 C^2. Forward takes 2 C (T + 1) more, and the gradients of inputs 5 C (T + 1)
-  /// more. Recomputation counts with the gradients of inputs, and for zb-h1 once more with those of
-  /// weights.
+  /// stage's blocks, for one sequence. Scores and weighted sums of attention have no weights, so
+  /// weight gradients take least: 24 C^2 per token and block of GPT-2. Forward takes 2 C (T + 1)
+  /// more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the gradients of
+  /// inputs, and for zb-h1 once more with those of weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
     const auto blocks = static_cast<double>(position.chunks * model_chunk.layers);

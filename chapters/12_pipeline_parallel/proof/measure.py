@@ -125,12 +125,12 @@ def measure():
     picture(found)
     text = short_text(batch=16, seq_len=256)
     return "\n\n".join([
-        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: all stages are nearly equal. (`running`: a merge of "
-        "gradient buffers makes some backwards longer.) Theory takes the mean measured times of a micro-batch on a stage. [Other stages and "
+        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: all stages are nearly equal. (`running`, because merges "
+        "of gradient buffers make some backwards longer.) Theory takes the mean measured times of a micro-batch on a stage. [Other stages and "
         "micro-batches](../../docs/results/chapter_12.md):",
         bubble_table,
         "A step with 4 stages and 8 micro-batches, put together from the shortest time of each "
-        "action; the number is the micro-batch, the second part of a stage (interleaved) is paler:",
+        "action; the number is the micro-batch, and a stage's second model chunk (interleaved) is paler:",
         "![timelines of gpipe, 1f1b, interleaved and zb-h1 on four stages](bubble.svg)",
         f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of a stage, predicted and measured alike. "
         "[All schedules](../../docs/results/chapter_12.md#memory):",
