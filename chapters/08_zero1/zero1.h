@@ -10,9 +10,9 @@
 // The same bytes travel. The optimizer states, and the FP32 master of 16-bit weights, shrink to
 // 1 / N.
 //
-// Each section (embedding, a block, the head) is cut into N equal chunks. So each section can
-// travel by itself, as one message. The padding that makes its chunks equal takes at most
-// 64 (N - 1) elements of each section.
+// Each section (embedding, a block, the head) is cut into N equal chunks, so each section can
+// travel by itself. The padding that makes its chunks equal takes at most 64 (N - 1) elements of
+// each section.
 #pragma once
 
 #include <cstdint>

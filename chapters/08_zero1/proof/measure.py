@@ -5,7 +5,6 @@ from measure import long_table, run, short_text, table
 PARENT, CHAPTER = "07_ddp", "08_zero1"
 MODEL = "--model small --batch 8 --steps 2"
 CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm"]
-OPTIMIZERS = ["sgd --momentum 0", "sgd --momentum 0.9", "adamw"]
 
 
 def total(r):
@@ -29,17 +28,8 @@ def states(text, precision):
                          f"{total(r):,}", f"`{r.hash[-1]}`"])
     what, name = ("12P", "Master + Optim") if precision == "bf16" else ("8P", "Optim")
     head = ["ranks", "chapter", f"{name} by formula: {what} in 07, {what}/N in 08", *shown, "total", "hash"]
-    return long_table(f"In {precision.upper()}", head, rows, shown=[2, 3, 6, 7], mib=True)
-
-
-def optimizers(text):
-    rows = []
-    for optimizer in OPTIMIZERS:
-        flags = f"{MODEL} --threads 1 --ranks 4 --optimizer {optimizer}"
-        whole, part = (run(chapter, flags, text) for chapter in (PARENT, CHAPTER))
-        same = "same" if whole.hash == part.hash else "other"
-        rows.append([f"`{optimizer}`", whole.both("Optim"), part.both("Optim"), same])
-    return table(["`--optimizer`, 4 ranks", "Optim in 07", "Optim in 08", "bits"], rows)
+    return long_table(f"In {precision.upper()}", head, rows, shown=[6, 7] if precision == "bf16" else [2, 3, 6, 7],
+                      mib=True)
 
 
 def traffic(text):
@@ -61,8 +51,6 @@ def measure():
         states(text, "fp32"),
         "The same with `--precision bf16`:",
         states(text, "bf16"),
-        "The states of other optimizers:",
-        optimizers(text),
         "What travels, at 4 ranks:",
         traffic(text),
     ])
