@@ -176,7 +176,7 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
 /// none. Of a step that skipped its update nothing is predicted: in chapters 08 and 09 it sends no
-/// weights. (In 07 and 10 it sends as much as any other.)
+/// weights.
 inline void report_traffic(Log& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();

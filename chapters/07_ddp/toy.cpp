@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <vector>
 
-constexpr int B = 4,
-              D = 4;  // sequences; weights, to all of which a sequence gives the same gradient
-constexpr float gradient[B] = {1e8F, 1, -1e8F, 1};  // near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8
+constexpr int B = 4, D = 4;  // sequences; weights
+// Of a sequence, the same for each weight. Near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8.
+constexpr float gradient[B] = {1e8F, 1, -1e8F, 1};
 
 using Ranks = std::vector<std::vector<float>>;  // a buffer of D numbers for each rank
 
