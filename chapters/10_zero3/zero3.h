@@ -5,8 +5,10 @@
 // buffer before, and a later section uses the same buffer again. With a second buffer, the next
 // section is on its way while this one computes:
 //
-//   gathers    embed | block 0 | block 1 | block 2 | ...          block L-2   | block L-3   | ...
-//   forward            embed   | block 0 | block 1 | ... backward block L-1   | block L-2   | ...
+//   forward    gathers    embed | block 0 | block 1 | block 2 | ...
+//              computes           embed   | block 0 | block 1 | ...
+//   backward   gathers    block L-2 | block L-3 | ...
+//              computes   block L-1 | block L-2 | ...
 //
 // No section has a buffer of its own. A new section takes the buffer that was used longest ago
 // (LRU). So block L - 1 is still there when backward begins with it, and gathers block L - 2
@@ -68,7 +70,7 @@ class SectionCache {
 
   struct Found {
     size_t buffer;
-    bool there;  ///< false: the section in this buffer must make place
+    bool there;  ///< false: another section is in this buffer, or none, and must go
   };
   /// The buffer of section s. From now on it is the buffer that was used last.
   Found find_or_evict(int64_t s) {
@@ -104,9 +106,9 @@ struct ShardWeights {
   void refresh(const Ctx& ctx) const { flat.refresh(ctx); }
 };
 
-/// The weights as a model. Only a few sections are gathered at a time. view() is good
-/// for the section of the last unshard(): an older one may point into a buffer that another section
-/// has by now.
+/// The weights as a model. Only a few sections are gathered at a time. view() is good for the
+/// section of the last unshard(): an older one may point into a buffer that another section has by
+/// now.
 class GatheredParams {
  public:
   /// @param own this rank's weights, in the dtype that forward reads

@@ -157,7 +157,7 @@ def measure():
         stages_table(runs),
         "![memory of one rank for chapters 07 to 10 at 1, 2, 4 and 8 ranks](memory.svg)",
         large(),
-        "What travels in a step:",
+        "What travels in a step of the first table's model:",
         wire(text),
         "Gathered twice or kept, ahead of time or on demand; medians of 3 rounds:",
         choices(text),
