@@ -64,7 +64,7 @@ def losses():
                      f"{statistics.mean(of(name)):.3f}",
                      " ".join(f"{d:+.3f}" for d in apart) if flags else ""])
     head = ["block", "flags", "weights", f"loss of the {SMOOTH} steps before 100", "before 300",
-            "validation loss", "the same, against GPT-2's, seed by seed"]
+            "validation loss", "less GPT-2's, for each seed"]
     return "\n\n".join([
         f"`{TINY}`, mean over seeds {', '.join(map(str, SEEDS))}; with a seed all blocks see the same batches "
         "([all rows](../../docs/results/chapter_19.md)):",
