@@ -97,10 +97,9 @@ def compare(runs):
 
 def turns_text(what, rounds, noise):
     """Sentences for READMEs on how compare() came to its numbers. `what` says who took turns."""
-    return (f"In each of {rounds} rounds {what} take turns. A round gives each of them a ratio: its time "
-            "over that of the first. The table has the median of these ratios. The median of the odd rounds "
-            f"and that of the even ones differ by up to {noise:.0%}. The milliseconds are those of the fastest "
-            "round.")
+    return (f"In each of {rounds} rounds {what} take turns. The milliseconds are those of the fastest round. "
+            "Beside them stands the median over rounds of a ratio, the time over that of the first row. "
+            f"Ratios that are less than {noise:.0%} apart say nothing.")
 
 
 def table(header, rows):

@@ -1,5 +1,5 @@
-// 01_sgd: the whole training step by hand. A GPT learns a text by stochastic gradient descent,
-// in FP32, on one rank. Later chapters change a few lines of this file; the diff is the lesson.
+// 01_sgd: the whole training step by hand. A GPT learns a text by stochastic gradient descent, in
+// FP32. Later chapters change a few lines of this file; the diff is the lesson.
 
 #include "chapters/01_sgd/sgd.h"
 #include "common/data/text.h"

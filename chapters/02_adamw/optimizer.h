@@ -96,7 +96,7 @@ class Optimizer {
   Rule rule_;
 
  protected:
-  int64_t updates_ = 0;  ///< of a chapter's own step(), too
+  int64_t updates_ = 0;  ///< chapter 32 counts its own, too
 };
 
 }  // namespace ladder

@@ -1,12 +1,13 @@
 // Learning-rate schedules: warmup, then constant, linear, cosine, or warmup-stable-decay (WSD).
 //
-// Steps s count from 0. W steps of warmup, D steps of decay, peak = --lr, low = --min-lr x peak:
+// Steps s count from 0. W steps of warmup, D steps of decay, peak = --lr, low = --min-lr x peak,
+// p = (s - begin of the decay) / D, held in [0, 1]:
 //   s < W                  peak (s + 1) / W
 //   constant               peak
-//   linear                 peak + (low - peak) p          p = (s - begin of the decay) / D
+//   linear                 peak + (low - peak) p
 //   cosine                 low + (peak - low) (1 + cos(pi p)) / 2
 //   wsd                    linear, cosine, or exponential: peak (low / peak)^p
-// The decay begins after warmup; with wsd it begins D steps before the end. p is held in [0, 1].
+// The decay begins after warmup; with wsd it begins D steps before the end.
 // Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
 #pragma once
 

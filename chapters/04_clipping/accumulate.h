@@ -6,9 +6,10 @@
 //   k = 0: A = g0     k = 1: A += g1                  A holds g0+g1
 //   k = 2: B = g2     k = 3: B += g3,  A += B         A holds (g0+g1)+(g2+g3)
 //
-// An even micro-step writes a fresh buffer, and an odd one adds to it. Then full levels are merged.
-// This takes floor(log2(GA + 1)) buffers. `--accumulate running` adds everything into one buffer,
-// as most programs do. It takes less memory, but the sum then depends on how the batch is cut.
+// An even micro-step writes a fresh buffer, and an odd one adds to it. Then buffers with equally
+// many gradients are added. This takes floor(log2(GA + 1)) buffers. `--accumulate running` adds
+// everything into one buffer, as most programs do. It takes less memory, but the sum then depends
+// on how the batch is cut.
 //
 // Until chapter 07 read only AccumulateOptions, TreeCounter, and of GradTree begin(), view(),
 // into(), end() and finish(). Its join(), close() and sum() are for chapters that send gradients
@@ -91,8 +92,9 @@ class TreeCounter {
   size_t top() const { return top_; }
   Into into() const { return fresh_ ? Into::Write : Into::Add; }
 
-  /// After part k of n: calls join(to, from) for the levels that are full; after the last part, for
-  /// all levels. It may be called once for each piece of the buffers, as GradTree::join() does.
+  /// After part k of n: calls join(to, from) for two buffers with equally many parts, as long as
+  /// there are such; after the last part, until one buffer is left. It may be called once for each
+  /// piece of the buffers, as GradTree::join() does.
   template <class Join>
   void join(int64_t k, int64_t n, Join&& join) const {
     for (size_t i = 0; i < joins_after(k, n); ++i) join(top_ - i - 1, top_ - i);
@@ -101,10 +103,10 @@ class TreeCounter {
   void end(int64_t k, int64_t n) { top_ -= joins_after(k, n); }
 
  private:
-  /// How many pairs of buffers are joined when k + 1 parts are done. As in a binary counter, each
-  /// trailing zero of k + 1 is a full level. The lowest needs no join, because an odd part is added
-  /// into its buffer: so it is one less than the zeros, and at least 0. For k = 0, 1, 2, ... 7
-  /// these are 0 0 0 1 0 0 0 2; after the last part, all that are left.
+  /// How many joins follow part k. As in a binary counter, each trailing zero of k + 1 is a carry.
+  /// The lowest carry needs no join, because an odd part is added into its buffer: so it is one
+  /// less than the zeros, and at least 0. For k = 0, 1, 2, ... 7 these are 0 0 0 1 0 0 0 2; after
+  /// the last part, all that are left.
   size_t joins_after(int64_t k, int64_t n) const {
     if (running_) return 0;
     if (k + 1 == n) return top_;

@@ -6,7 +6,8 @@
 // gradients of the parameters are then divided by S. S is a power of two, so neither changes a
 // digit. If S is too large, F16 overflows to infinity. So training looks for a good S:
 //
-//   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1
+//   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1 (an S that began
+//                                      below 1 stays)
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
 // The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n. F16 ends at
@@ -73,7 +74,8 @@ class LossScaler {
   }
 
   /// Ends a step that had this loss, and this norm of its unscaled gradients. Returns why there
-  /// must be no update; empty: there must be one.
+  /// must be no update; empty: there must be one. A loss that is NaN or infinite stops the update,
+  /// and not the scale: what overflows is the gradients.
   std::string end_step(double loss, double norm) {
     if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);

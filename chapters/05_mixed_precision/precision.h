@@ -48,6 +48,7 @@ struct PrecisionOptions {
   ActivationPlan plan() const { return {.dtype = dtype()}; }
 
  protected:
+  /// For options that know more precisions (chapter 16).
   /// @param legal what --precision takes
   void add_to(CommandLine& line, const char* help, const std::vector<std::string>& legal) {
     line.group("05_mixed_precision");

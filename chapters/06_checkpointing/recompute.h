@@ -71,8 +71,8 @@ constexpr auto names_of(Dropped) {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
-  /// @param at_once whether backward follows forward at once, and finds the last segment there; if
-  ///                other micro-batches come in between, nothing of it is left
+  /// @param at_once true until chapter 12: backward follows forward at once, and finds the last
+  ///                segment there; if other micro-batches come in between, nothing of it is left
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool at_once = true)
       : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),
@@ -86,7 +86,8 @@ class Recompute {
   /// How many blocks have their activations at the same time.
   int64_t sets() const { return segment_; }
 
-  /// `base`, changed to what this policy keeps.
+  /// `base`, changed to what this policy keeps: the own_... say which outputs of each block have
+  /// memory of their own.
   ActivationPlan plan(ActivationPlan base) const {
     base.sets = segment_;
     base.own_norm &= !parts().norms;

@@ -68,8 +68,8 @@ int main() {
   }
 
   // Two ranks store halves of one tensor; on one rank it has one scale. With a scale for each half
-  // the small half is stored more exactly, but then the number of ranks changes the result. Halves
-  // stand here twice, to fill four places.
+  // the small half is stored more exactly, but then the number of ranks changes the result. (To
+  // fill four places, each half stands here twice.)
   const Values whole{0.017F, 0.031F, 500.0F, 730.0F};
   const Values one = stored(whole, scale_for(largest(whole)));
   const Values a{0.017F, 0.031F, 0.017F, 0.031F}, b{500.0F, 730.0F, 500.0F, 730.0F};

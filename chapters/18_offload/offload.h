@@ -1,8 +1,8 @@
 // --offload: keeps in files what a rank does not use for most of a step (Rajbhandari et al.,
 // "ZeRO-Infinity", arXiv 2104.07857).
 //
-//   inputs      the inputs of segments that --recompute keeps: see offload_file.h. There
-//               are none if the policy computes no block again
+//   inputs      the inputs of segments that --recompute keeps (offload_file.h); none where the
+//               policy computes no block again
 //   optimizer   optimizer states, and the FP32 master of 16-bit weights
 //   weights     the weights themselves, from which sections are gathered
 //

@@ -26,15 +26,14 @@ def accumulation():
     rows = []
     for cut, rounds in runs.items():
         r, ratio = rounds[0], times[cut] / min(times.values())
-        both = [f"{r.memory(c, 'predicted'):,} / {r.memory(c):,}" for c in ("Activation",
-                                                                             "Workspace")]
-        rows.append([cut, *both, f"{times[cut]:.1f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
-    head = ["MBS x GA", "Activation, predicted / measured", "Workspace, predicted / measured",
-            "ms a step", "to the fastest", "hash of the weights after 40 steps"]
-    return (f"`{flags}`, cut in all legal ways:\n\n{table(head, rows)}\n\n"
-            f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. The "
-            "fastest of the odd rounds differs from that of the even ones by up to "
-            f"{noise:.0%}, so smaller differences say nothing.")
+        rows.append([cut, r.both("Activation"), r.both("Workspace"), f"{times[cut]:.1f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
+    head = ["MBS x GA", "Activation", "Workspace", "ms a step", "to the fastest",
+            "hash of the weights after 40 steps"]
+    return (f"`{flags}`, cut in all legal ways; bytes predicted and measured (equal where one number "
+            f"stands):\n\n{table(head, rows)}\n\n"
+            f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. "
+            f"Differences below {noise:.0%} say nothing: by so much the fastest odd round of a cut "
+            "may differ from its fastest even one.")
 
 
 def clipping():

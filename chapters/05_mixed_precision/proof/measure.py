@@ -2,6 +2,7 @@
 
 import array
 import json
+import math
 import tempfile
 from pathlib import Path
 
@@ -51,17 +52,16 @@ def curves():
              f"{times[p][0]:.1f}", f"{times[p][1]:.2f}"]
             for p, r in runs.items()]
     head = ["precision", "loss of the last batch", "validation loss",
-            "largest deviation of a step's loss", "ms a step", "to fp32"]
+            "largest deviation of a step's loss from fp32's", "ms a step", "to fp32"]
     text = [f"`{LONG} --precision ...`:", "![loss of three precisions](precision.svg)",
             table(head, rows),
             f"Times are of shorter runs, `{TINY} --steps 60`. "
             f"{turns_text('the precisions', ROUNDS, noise)}"]
     parameters = fp32.memory("Grad") / 4
-    rows = [[p, *(f"{r.memory(c, 'predicted'):,} / {r.memory(c):,}" for c in CATEGORIES),
-             f"{sum(r.memory(c) for c in CATEGORIES[:4]) / parameters:.2f}"]
-            for p, r in runs.items()]
-    text += ["Peak bytes of the same runs, predicted / measured, and bytes a parameter of the "
-             "first four together (padding counts as parameters):",
+    rows = [[p, *(r.both(c) for c in CATEGORIES),
+             f"{sum(r.memory(c) for c in CATEGORIES[:4]) / parameters:.2f}"] for p, r in runs.items()]
+    text += ["Peak bytes of the same runs, predicted and measured (equal where one number stands), "
+             "and bytes a parameter of the first four together (padding counts as parameters):",
              table(["precision", *CATEGORIES, "bytes a parameter"], rows)]
     return "\n\n".join(text)
 
@@ -89,7 +89,7 @@ def scaling():
                        ("2^16, dynamic", "")]:
         r = run("05_mixed_precision", f"{flags} {more}")
         last = r.report["extra"]["loss_scale"]
-        rows.append([name, last["skipped"], f"{last['scale']:g}", f"{r.report['val_loss']:.3f}"])
+        rows.append([name, last["skipped"], f"2^{math.log2(last['scale']):g}", f"{r.report['val_loss']:.3f}"])
     fp32 = run("05_mixed_precision", f"{TINY} --steps 200")
     rows.append(["FP32", "", "", f"{fp32.report['val_loss']:.3f}"])
     head = ["loss scale at step 0", "steps skipped", "scale at the end", "validation loss"]

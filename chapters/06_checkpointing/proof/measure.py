@@ -1,7 +1,6 @@
 """The measured tables and the chart of chapter 06: memory against time for all policies."""
 
 import pathlib
-import statistics
 import subprocess
 
 from measure import ROOT, long_table, run, short_text
@@ -39,23 +38,19 @@ def time_of(runs, policy):
 
 
 def noise(runs):
-    """In per cent, of the policy where it is most: by how much the fastest round of one half of
-    the rounds differs from that of the other, and the median round from the fastest."""
-    halves, medians = [], []
+    """By how much the fastest round of one half of the rounds differs from that of the other, for
+    the policy where it is most."""
+    halves = []
     for policy in runs:
         all_ms = times(runs, policy)
         even, odd = min(all_ms[::2]), min(all_ms[1::2])
         halves.append(max(even, odd) / min(even, odd) - 1)
-        medians.append(statistics.median(all_ms) / min(all_ms) - 1)
-    return 100 * max(halves), 100 * max(medians)
+    return max(halves)
 
 
 def noise_line(runs):
-    halves, medians = noise(runs)
-    return (f"The noise: the median round of a policy takes up to {medians:.0f}% longer than its "
-            f"fastest, and the fastest of the odd rounds differs from that of the even ones by up "
-            f"to {halves:.0f}%. Two policies that are no further apart than that are as fast as "
-            "each other, as far as these runs show.")
+    return (f"Differences below {noise(runs):.0%} say nothing: by so much the fastest odd round of a "
+            "policy may differ from its fastest even one.")
 
 
 def policies_table(title, runs):
@@ -102,18 +97,17 @@ def plan():
 
 
 def measure():
-    fp32, bf16 = finished_runs("fp32"), finished_runs("bf16")
+    fp32 = finished_runs("fp32")
     chart(points(fp32))
+    in_fp32 = policies_table("In FP32", fp32)
+    policies_table("In BF16", finished_runs("bf16"))  # for the page of results
     return "\n\n".join([
         f"`{MODEL}` in FP32, {ROUNDS} rounds of {STEPS} steps. The policies take turns, and of each "
         "the fastest round counts: whatever else the machine does only makes a round slower. FLOPs "
         "are those of matrix products and of attention in one step; the share is of forward and "
-        "backward together. [All policies](../../docs/results/chapter_06.md):",
-        policies_table("In FP32", fp32),
+        "backward together. [All policies, and BF16](../../docs/results/chapter_06.md):",
+        in_fp32,
         noise_line(fp32),
         "![time of a step against activation memory for eight policies](memory_time.svg)",
-        "The same with `--precision bf16`:",
-        policies_table("In BF16", bf16),
-        noise_line(bf16),
         plan(),
     ])

@@ -20,7 +20,7 @@ def curves():
              f"{times[p][0]:.1f}", f"{times[p][1]:.2f}"]
             for p, r in runs.items()]
     head = ["precision", "loss of the last batch", "validation loss",
-            "largest deviation of a step's loss", "ms a step", "to fp32"]
+            "largest deviation of a step's loss from fp32's", "ms a step", "to fp32"]
     parameters = runs["fp32"].memory("Grad") / 4
     bytes_ = [[p, *(r.both(c) for c in CATEGORIES),
                f"{sum(r.memory(c) for c in CATEGORIES[:4]) / parameters:.2f}"]

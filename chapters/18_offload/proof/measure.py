@@ -80,12 +80,12 @@ def everything_table(text):
 
 def measure():
     text = short_text(BATCH, 256)
+    in_fp32 = inputs_table(text, "fp32")
+    inputs_table(text, "bf16")  # for the page of results
     return "\n\n".join([
         f"`{MODEL}`, {ROUNDS} rounds of 3 steps, which take turns; medians. The machine had other work "
-        "besides, so times say no more than the order of size. Inputs in FP32 ([other segments](../../docs/results/chapter_18.md)):",
-        inputs_table(text, "fp32"),
-        "and with `--precision bf16`:",
-        inputs_table(text, "bf16"),
+        "besides, so times say no more than the order of magnitude. Inputs in FP32 ([other segments, and BF16](../../docs/results/chapter_18.md)):",
+        in_fp32,
         "States and weights on 2 ranks, FP32:",
         states_table(text),
         "All together, 2 ranks in BF16, bytes of rank 0:",
