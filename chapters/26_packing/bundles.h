@@ -70,7 +70,8 @@ class BundleBatch {
     counts_ = {};
   }
   /// Adds a bundle of these pieces, in their order. Borders count tokens from the first row of the
-  /// micro-batch on, so `base` is the first token of that row.
+  /// micro-batch on: `base` is the first token of that row, which the micro-batch's first bundle
+  /// has. (b / micro * micro is the number of that bundle.)
   /// @param file a DocumentFile, or another type with its read()
   template <class File>
   void add(const File& file, const std::vector<Piece>& pieces) {

@@ -45,6 +45,7 @@ class PackedText {
     drawn_.clear();
     for (int64_t b = 0; b < all; ++b) {
       const std::vector<Piece> pieces = windows_->next(place);
+      // The rank with bundle 0 is the one that counts.
       if (own.front() == 0) drawn_.insert(drawn_.end(), pieces.begin(), pieces.end());
       if (std::ranges::binary_search(own, b)) batch.add(windows_->file(), pieces);
     }
@@ -83,8 +84,9 @@ class PackedText {
 ///   while (v.next()) ... v.bundles().losses ...
 ///   v.mean();
 ///
-/// Ranks share the bundles. A rank that has none left gets one that does not count: others may need
-/// its part of the forward pass, as where ranks hold shards of the weights (chapter 10).
+/// Skip what is about ranks until chapter 27. Ranks split the bundles. A rank that has none left
+/// gets one that does not count: others may need its part of the forward pass, as where ranks hold
+/// shards of the weights (chapter 10).
 class BundleValidation {
  public:
   /// @param each bundles at a time, at most those of a micro-batch
