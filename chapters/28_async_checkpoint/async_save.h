@@ -192,6 +192,7 @@ class AsyncSave {
   /// is not done, it first waits for that one, and says how long.
   void save(const Ctx& ctx, const TrainingState& state, int64_t steps) {
     if (!staging_) return run_.saver.save(state, steps);
+    // The last of n steps is step n - 1.
     if (save_) {
       const int64_t begin = now_ns(), before = save_->steps;
       finish_now();
@@ -222,7 +223,7 @@ class AsyncSave {
     if (!save_) return;
     if (run_.is_last(step)) return finish_now();
     enum : uint8_t { kDone, kBusy, kFailed };
-    uint8_t own = kBusy;
+    uint8_t own = kBusy;  // most() below takes the largest: one failure outweighs all else
     if (thread_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
       own = save_->error.empty() ? kDone : kFailed;
     if (run_.most(own) == kBusy) return;

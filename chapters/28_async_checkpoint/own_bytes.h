@@ -171,7 +171,7 @@ inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
 inline void add_weights(SharedFile& file, const TrainingState& state) {
   const ParamLayout whole = state.layout.whole();
   for (const ParamSpec& spec : state.layout.specs()) {
-    if (spec.is_copy) continue;
+    if (spec.is_copy) continue;  // of a tied head, whose owner writes it
     const ParamSpec& all = whole.spec(spec.name);
     std::vector<int64_t> begins;
     for (const HfTensor& hf : hf_tensors(all, state.gpt))
