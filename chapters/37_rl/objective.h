@@ -70,19 +70,19 @@ struct TokenTerm {
   bool clipped = false;      ///< the token has no gradient, but for that of --kl
 };
 
-/// k3 of d = log q - log p: an estimate of KL(p, q) from a token that p has drawn. Never negative.
+/// k3 of d = log q - log p. Over tokens that p has drawn its mean is KL(p, q). Never negative.
 inline double k3(double d) { return math::exp(d) - d - 1; }
 
 /// @param now, old, base log p of the token: the model's, the sampler's, that of --base
 inline TokenTerm grpo_token(const Objective& o, double advantage, double now, double old,
                             double base) {
   const double ratio = math::exp(now - old);
-  const double legal = std::clamp(ratio, 1 - o.clip_low, 1 + o.clip_high);
-  TokenTerm term{.loss = -std::min(ratio * advantage, legal * advantage),
+  const double bounded = std::clamp(ratio, 1 - o.clip_low, 1 + o.clip_high);
+  TokenTerm term{.loss = -std::min(ratio * advantage, bounded * advantage),
                  .weight = ratio * advantage,
                  .ratio = ratio,
                  .kl = k3(old - now)};
-  term.clipped = legal * advantage < ratio * advantage;
+  term.clipped = bounded * advantage < ratio * advantage;
   if (term.clipped) term.weight = 0;
   if (o.kl != 0) {
     term.loss += o.kl * k3(base - now);
