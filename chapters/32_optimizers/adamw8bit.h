@@ -35,7 +35,7 @@ class AdamW8bit {
       const auto part = [&](const Flat& flat) { return layout_->tensor(flat, spec).view({n}); };
       ctx.kernels->adamw8bit_update(ctx, part(params), part(m_.code), scales(m_.scale),
                                     part(v_.code), scales(v_.scale), part(grads),
-                                    options_.step_of(spec, lr, t, true));
+                                    options_.step_of(spec, lr, t, /*decoupled=*/true));
     }
   }
 

@@ -48,7 +48,7 @@ constexpr auto names_of(AdjustLr) {
 }
 
 struct MuonOptions {
-  static constexpr double kRateOfOthers = std::numeric_limits<double>::lowest();
+  static constexpr double kRateOfOthers = std::numeric_limits<double>::lowest();  // no --muon-lr
 
   double lr = kRateOfOthers;
   float momentum = 0.95f;
@@ -158,8 +158,9 @@ class Muon {
   }
 
  private:
-  /// m, and u into the slices that leave. With (1 - beta) g for g, this is SGD with momentum: its
-  /// velocity is m, and its step of rate -1 from 0 on is beta m + (1 - beta) g.
+  /// m, and u into the slices that leave. Both come from one call of SGD with momentum, with
+  /// (1 - beta) g for g: its velocity becomes m, and zeros to which it adds its step (rate -1)
+  /// become beta m + (1 - beta) g.
   void momentum(const Ctx& ctx, const Flat& grads) {
     ctx.kernels->scale(ctx, slices_, 0);
     for (const MuonSlice& slice : plan_.leaving) {
