@@ -18,10 +18,10 @@
 //                shares of a batch are drawn alike, so their norms should be alike, too. Once is
 //                no fault of a rank: a rate that is too high makes single shares go wild
 //
-// The last four need --watch-every. A condition raises one alarm, when it begins to hold. (Each
-// step that is not finite raises one, and a plateau may come again after 100 losses.) A spike does
-// not enter the window that judges the next one. The smoothed loss and the slope use the limit in
-// place of a spike's loss, so one bad batch is no divergence.
+// The last four need --watch-every; a look is one of its steps. A condition raises one alarm, when
+// it begins to hold. (Each step that is not finite raises one, and a plateau may come again after
+// 100 losses.) A spike does not enter the window that judges the next one. The smoothed loss and
+// the slope use the limit in place of a spike's loss, so one bad batch is no divergence.
 #pragma once
 
 #include <algorithm>
