@@ -171,6 +171,7 @@ class DataOrder {
         const Origin& from = origins_[static_cast<size_t>(i)];
         Piece piece = window_.pieces[static_cast<size_t>(i)];
         step.after.targets[from.source] += piece.length;
+        // The rank with bundle 0 is the one that counts.
         if (own.front() == 0) step.learned += from.file->count_targets(piece.begin, piece.length);
         if (!is_own) continue;
         const auto at = step.tokens.size(), tokens = static_cast<size_t>(piece.length + 1);
