@@ -1,4 +1,4 @@
-// 13_3d_parallel: ranks on a mesh share layers, batch and stages at once: chapters 11, 08 and 12 in
+// 13_3d_parallel: ranks on a mesh split layers, batch and depth at once: chapters 11, 08 and 12 in
 // one loop.
 
 #include "chapters/02_adamw/optimizer.h"

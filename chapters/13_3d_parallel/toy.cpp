@@ -7,9 +7,9 @@
 #include <cstdio>
 
 constexpr int kRanks = 8;
-enum Axis { kTensor, kPipe, kData };           // the axis that talks most comes first
+enum Axis { kTensor, kData, kPipe };           // the axis that sends most comes first
 constexpr std::array<int, 3> stride{1, 2, 4};  // from place 0 to place 1 along an axis
-constexpr std::array<const char*, 3> name{"tensor", "pipeline", "data"};
+constexpr std::array<const char*, 3> name{"tensor", "data", "pipeline"};
 
 /// Rank r's place along an axis, 0 or 1.
 int at(int r, Axis axis) { return r / stride[axis] % 2; }
@@ -57,8 +57,8 @@ Numbers gradients(Axis last) {
 }
 
 int main() {
-  std::printf("rank = tensor + 2 pipeline + 4 data\n");
-  for (const Axis axis : {kTensor, kPipe, kData}) {
+  std::printf("rank = tensor + 2 data + 4 pipeline\n");
+  for (const Axis axis : {kTensor, kData, kPipe}) {
     std::printf("%-8s groups:", name[axis]);
     for (int r = 0; r < kRanks; ++r)
       if (at(r, axis) == 0) std::printf("  {%d %d}", r, member(r, axis, 1));
@@ -77,11 +77,11 @@ int main() {
   const Numbers mesh = gradients(kData), wrong = gradients(kPipe);
   bool same = true, differs = false;
   std::printf(
-      "rank  (tensor, pipeline, data)     gradient     one rank   last sum along pipeline\n");
+      "rank  (tensor, data, pipeline)     gradient     one rank   last sum along pipeline\n");
   for (int r = 0; r < kRanks; ++r) {
     const float right = one[at(r, kPipe)][at(r, kTensor)];
-    std::printf("%4d  (%d, %d, %d)%28.7f%13.7f%26.7f\n", r, at(r, kTensor), at(r, kPipe),
-                at(r, kData), mesh[r], right, wrong[r]);
+    std::printf("%4d  (%d, %d, %d)%28.7f%13.7f%26.7f\n", r, at(r, kTensor), at(r, kData),
+                at(r, kPipe), mesh[r], right, wrong[r]);
     same = same && mesh[r] == right;
     differs = differs || wrong[r] != right;
   }
