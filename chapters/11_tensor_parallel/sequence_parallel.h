@@ -2,9 +2,10 @@
 // (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 // arXiv 2205.05198).
 //
-// Norms and residuals treat each token by itself. So between the shared parts, rank r of t has only
-// its own positions of every sequence, [r T/t, (r+1) T/t). A shared part needs all positions, so
-// they are gathered before it. After it, a rank takes its own positions of the sum:
+// Norms and residuals treat each token by itself. So between the parts that ranks split (attention
+// and MLP), rank r of t has only its own positions of every sequence, [r T/t, (r+1) T/t). A split
+// part needs all positions, so they are gathered before it. After it, a rank takes its own
+// positions of the sum:
 //
 //            forward           backward
 //      f     all-gather        reduce-scatter
@@ -77,10 +78,10 @@ class SequenceParallel {
     copy_elements(flat(own), by_rank(parts).of(parts, rank_), ctx.device);
   }
 
-  /// The input of a shared part for all positions, (n,T,C), gathered from own (n,T/t,C). It is
+  /// The input of a split part for all positions, (n,T,C), gathered from own (n,T/t,C). It is
   /// valid until the next call, or reduce_scatter().
   Tensor gather_inp(const Ctx& ctx, Tensor own) { return gather(ctx, inp_, own); }
-  /// The gradient of a shared part's product, gathered in the same way. It is valid until the next
+  /// The gradient of a split part's product, gathered in the same way. It is valid until the next
   /// call.
   Tensor gather_dproduct(const Ctx& ctx, Tensor own) { return gather(ctx, dproduct_, own); }
 

@@ -12,9 +12,9 @@
 //
 // f and g are conjugate: each is the other's backward. So a block takes two all-reduces in forward
 // and two in backward, of B T C elements each. All ranks compute layer norms, biases after g and
-// the residual stream alike; with --sequence-parallel they share these (sequence_parallel.h).
+// the residual stream alike; with --sequence-parallel they split these (sequence_parallel.h).
 //
-// Ranks share the vocabulary, too. A rank embeds the tokens whose rows it has, and writes -0 for
+// Ranks split the vocabulary, too. A rank embeds the tokens whose rows it has, and writes -0 for
 // the others, so the sum over ranks is the embedding. (x + -0 is x for each x; +0 would turn -0
 // into +0.) A rank computes its own columns of the logits. For softmax and loss, ranks exchange
 // three numbers per token: a maximum, a sum, and the target's logit. No rank ever has all logits.
@@ -52,7 +52,7 @@ class TensorParallel {
   /// @param ctx    its `leaves` are those of a rank's part of a sum: kLeaves / comm.size()
   /// @param comm   ranks that split each layer, in the order of their parts
   /// @param params what this rank has of the model
-  /// @param gpt    the model with the tokens of these ranks: whole sequences, but in chapter 33
+  /// @param gpt    the model with the tokens of these ranks: whole sequences, except in chapter 33
   /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
                  const ActivationPlan& acts, int64_t micro)
@@ -93,11 +93,11 @@ class TensorParallel {
 
   // In the shapes below, s is the number of ranks that split a sequence: tp or 1.
 
-  /// Where a shared part writes this rank's summand of x (n,T/s,C): what this rank adds to the sum
+  /// Where a split part writes this rank's summand of x (n,T/s,C): what this rank adds to the sum
   /// over ranks. It has shape (n,T,C), and is valid until f or g has summed it.
   Tensor summand(Tensor x) const { return sequence_ ? sequence_->summand().first(x.dim(0)) : x; }
 
-  /// The input of a shared part, (n,T,C), from x (n,T/s,C). It is valid until the next call.
+  /// The input of a split part, (n,T,C), from x (n,T/s,C). It is valid until the next call.
   Tensor f_forward(const Ctx& ctx, Tensor x) {
     return sequence_ ? sequence_->gather_inp(ctx, x) : x;
   }
