@@ -88,7 +88,7 @@ struct ContextShape {
   int64_t NH, NKV, HS;
   Dtype dtype;
 
-  /// @param tp ranks that share the heads, each with sequences of its own cut (chapter 33)
+  /// @param tp ranks that split the heads (chapter 33)
   ContextShape(const LocalTokens& tokens, const GptConfig& gpt, Dtype dtype_, int64_t tp = 1)
       : own(tokens),
         NH(div_exact(gpt.heads, tp)),
@@ -128,8 +128,8 @@ struct ContextOptions {
   }
 
   /// Ranks that split each sequence.
-  /// @param tp ranks that share the heads
-  /// @throws UserError if they cannot share sequences in this way, naming what is legal
+  /// @param tp ranks that split the heads
+  /// @throws UserError if they cannot split sequences in this way, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t tp = 1) const {
     const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
     if (!cuts(cp))
@@ -172,7 +172,7 @@ struct ContextOptions {
 
  private:
   static int64_t leaves(const GptConfig& gpt) { return matrix_leaves(kTokenChunks, gpt.seq_len); }
-  /// Whether n ranks can share the tokens of a sequence.
+  /// Whether n ranks can split the tokens of a sequence.
   static bool cut_tokens(const GptConfig& gpt, int64_t n) {
     return n == 1 || (leaves(gpt) % n == 0 && gpt.seq_len % (2 * n) == 0);
   }

@@ -8,7 +8,7 @@
 //   positions         those of the rank's own tokens in the whole sequence: rows of the table, or
 //                     angles
 //   sums over tokens  Gradients and losses are summed over own tokens, then over ranks. Ranks that
-//                     share a sequence are neighbors. So a reduction over all ranks completes the
+//                     split a sequence are neighbors. So a reduction over all ranks completes the
 //                     sum of each sequence before it adds sequences
 #pragma once
 

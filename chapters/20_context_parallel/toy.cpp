@@ -63,11 +63,11 @@ Partial by_tree(const std::array<int, kChunks>& order) {
 }
 
 /// Causal work: the pairs of a query and a key of a rank that has two of 8 runs of the tokens.
-int pairs(int piece, int other_piece) {
+int pairs(int run, int other_run) {
   const int n = T / (2 * kChunks);
   int sum = 0;
-  for (const int c : {piece, other_piece})
-    for (int query = c * n; query < (c + 1) * n; ++query) sum += query + 1;  // keys 0 to query
+  for (const int i : {run, other_run})
+    for (int query = i * n; query < (i + 1) * n; ++query) sum += query + 1;  // keys 0 to query
   return sum;
 }
 
@@ -89,7 +89,7 @@ int main() {
       differ, orders);
 
   std::printf(
-      "\ncausal work of 4 ranks: rank r has pieces 2r and 2r + 1, or r and 7 - r (zig-zag)\n");
+      "\ncausal work of 4 ranks: rank r has runs 2r and 2r + 1, or r and 7 - r (zig-zag)\n");
   bool balanced = true;
   for (int r = 0; r < kChunks; ++r) {
     std::printf("rank %d: %2d pairs, zig-zag %2d\n", r, pairs(2 * r, 2 * r + 1),
