@@ -104,7 +104,7 @@ inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exc
   const auto ids = [&](const char* name, Shape shape) {  // the host reads or writes them, too
     return arena.shared(Mem::Activation, name, Dtype::I32, shape);
   };
-  const auto travelers = [&](int64_t sequences, int64_t peers) {
+  const auto row_map = [&](int64_t sequences, int64_t peers) {
     const Shape shape{sequences, o.T, peers};
     return RowMap{.rows{.offsets = ids("travel.offsets", {s.ep + 1}),
                         .row = ids("travel.row", shape),
@@ -112,8 +112,8 @@ inline Exchanged alloc_exchanged(Arena& arena, const ExchangeShape& s, const Exc
                   .peer = ids("travel.peer", shape)};
   };
   Exchanged x = first;
-  x.sent = travelers(s.B, s.w());
-  x.arrived = travelers(o.B, 1);
+  x.sent = row_map(s.B, s.w());
+  x.arrived = row_map(o.B, 1);
   x.chosen.expert = ids("own_expert", choices);
   x.chosen.weight = arena.alloc(Mem::Activation, "own_weight", Dtype::F32, choices);
   x.inp = arena.alloc(Mem::Activation, "arrived", s.dtype, tokens);

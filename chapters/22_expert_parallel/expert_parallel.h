@@ -12,9 +12,8 @@
 //
 // The bits are those of one rank, for four reasons:
 //   - On the way to an expert a row is copied, and nothing else.
-//   - The outputs of a token's experts are added as a tree over experts. A rank has 2^i neighboring
-//     experts, the first at a multiple of 2^i. So its sum is a whole subtree, in FP32. The token's
-//     origin joins the subtrees, and rounds once. A rank without an expert of the token is absent.
+//   - The outputs of a token's experts are added as a tree over experts, of which a rank's sum is a
+//     whole subtree, in FP32. The token's origin joins the subtrees, and rounds once.
 //   - In micro-step k the ranks of group g have the sequences from (k N + g ep) MBS on, one rank
 //     behind the other. So an owner gets tokens of ep MBS neighboring sequences, in order, and its
 //     sum for the gradient of an expert is a subtree of the tree over sequences. Copies, one in
@@ -62,7 +61,7 @@ struct ExpertParallelOptions {
   }
 
   /// Which experts a rank has; nothing for a model without experts.
-  /// @throws UserError if ranks cannot share them in this way, naming what is legal
+  /// @throws UserError if ranks cannot split them in this way, naming what is legal
   std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
     const int64_t E = gpt.experts.count;
     if (E == 0 && ep > 1)
