@@ -4,7 +4,7 @@
 //                      the load of expert e divided by the mean load, and P_e is the mean over
 //                      tokens of its score divided by the sum of the token's scores. Only P has a
 //                      gradient (arXiv 2101.03961)
-//   --z-loss b         loss += b / B sum_b mean_t (log sum_e exp logit_e)^2: logits stay small
+//   --z-loss a         loss += a / B sum_b mean_t (log sum_e exp logit_e)^2: logits stay small
 //                      (arXiv 2202.08906)
 //   --bias-rate u      after a step bias_e += u sign(mean load - load_e), with loads of the whole
 //                      batch. The bias is added to scores only where experts are chosen, so it has

@@ -1,6 +1,6 @@
 // A mixture of experts in one short file: six tokens, four experts, three of them for each token.
 // Rows are sorted by expert, computed, and brought back. A plain loop over tokens says what is
-// right, and the order in which a token adds its experts decides about the last bit.
+// right, and the order in which a token adds its experts decides the last bit.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/21_moe/toy.cpp -o toy && ./toy
 

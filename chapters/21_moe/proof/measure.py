@@ -13,8 +13,8 @@ DENSE, MOE = "--model llama-tiny", "--model moe-tiny"
 RUNS = {
     "dense, as many FLOPs": DENSE,
     "8 experts, 2 a token": MOE,
-    "and balance loss": f"{MOE} --balance-loss 0.01",
-    "and bias": f"{MOE} --bias-rate 0.001",
+    "8 experts, 2 a token, and balance loss": f"{MOE} --balance-loss 0.01",
+    "8 experts, 2 a token, and bias": f"{MOE} --bias-rate 0.001",
     "16 experts of half the size, 4 a token, and bias":
         f"{MOE} --experts 16 --experts-per-token 4 --hidden 96 --bias-rate 0.001",
     "7 experts, 1 a token, 1 shared, and bias":
@@ -24,8 +24,8 @@ RUNS = {
     "balance loss, --capacity 1": f"{MOE} --balance-loss 0.01 --capacity 1",
     "no balance, --capacity 1": f"{MOE} --capacity 1",
 }
-CHART = {"no balance": "8 experts, 2 a token", "balance loss 0.01": "and balance loss",
-         "bias, 0.001 a step": "and bias"}
+CHART = {"no balance": "8 experts, 2 a token", "balance loss 0.01": "8 experts, 2 a token, and balance loss",
+         "bias, 0.001 a step": "8 experts, 2 a token, and bias"}
 LONGER = TRAIN.replace("--steps 400", "--steps 1600")
 SMOOTH = 20  # steps
 
@@ -77,7 +77,7 @@ def losses():
 
 def longer():
     rows = []
-    for name in ("dense, as many FLOPs", "and balance loss", "7 experts, 1 a token, 1 shared, and bias"):
+    for name in ("dense, as many FLOPs", "8 experts, 2 a token, and balance loss", "7 experts, 1 a token, 1 shared, and bias"):
         r = run(CHAPTER, f"{LONGER} {RUNS[name]}")
         before = lambda step: f"{statistics.mean(r.loss[step - SMOOTH:step]):.3f}"
         rows.append([name, *map(before, (400, 800, 1600)), f"{r.report['val_loss']:.3f}"])
