@@ -25,9 +25,9 @@ def noise():
                      f"{64 * S / G:,.0f}", f"{scale['sequences']:.1f}"])
         begin, before = steps, sums
     head = ["steps", "$\\Vert G\\Vert^2$", "$S$", "noise scale, sequences", "in tokens",
-            "in the report after them"]
-    return (f"`{flags}`, averages over the steps of each row, the last ones weighing most; and the "
-            "noise scale that `--report` has at their end:\n\n" + table(head, rows))
+            "in the report"]
+    return (f"`{flags}`, averages over the steps of each row alone, the last ones weighing most. The last "
+            "column is what `--report` says after them, an average over all steps so far:\n\n" + table(head, rows))
 
 
 def ramp():
