@@ -177,7 +177,7 @@ class Draw {
     for (const int32_t token : kept) {
       const auto at = static_cast<uint64_t>(token);
       const uint64_t word = random.bits(static_cast<uint64_t>(key.position), at / 2)[at % 2];
-      // 1 - u is at least 2^-54, so u is never 0 or 1.
+      // 1 - u is from 2^-53 to 1 - 2^-53, so u is never 0 or 1.
       const double rest = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
       const double logit = x[at];
       if (logit + at_most(rest) <= largest) continue;
