@@ -43,10 +43,11 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// One rank holds the whole model, and the activations of one micro-batch.
+/// This program holds the whole model, and the activations of one micro-batch.
 struct Layout {
   const Options& o;
 
+  // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
   int64_t batch = o.run.batch;           ///< B, sequences of a step
@@ -79,7 +80,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro);
-  // For grad_norm: the digits of exact sums of squares (docs/same_bits.md).
+  // Memory of grad_norm: digits of exact sums of squares, which ranks can add (chapter 08).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {Scaling::kFolds, kLimbs});
 };
 
@@ -90,6 +91,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS) + 8 * Scaling::kFolds * kLimbs + scratch_bytes(o.run);
