@@ -1,6 +1,6 @@
 // 38_pretrain: what a real run wants, in one program. Chapters 27, 28, 29, 30 and 32 merged:
-// documents of several sources in order, saves beside training, a monitor after whose alarm the run
-// goes back, shards with replicas, Muon.
+// documents of several sources in order, saves beside training, alarms and a way back, shards with
+// replicas, Muon.
 
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
