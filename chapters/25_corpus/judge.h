@@ -45,8 +45,8 @@ struct SieveOptions {
 };
 
 /// What a thread has found in one part of the files, until ranks exchange it. There is a list of
-/// records for each rank that joins them:
-/// the remainder of the key's upper half, divided by the number of ranks.
+/// records for each rank. The rank of a key is the remainder of its upper half, divided by the
+/// number of ranks.
 struct Judged {
   std::vector<LineEntry> lines;
   std::vector<std::vector<KeyRecord>> texts, bands;
