@@ -1,9 +1,9 @@
 // The time of a step, as a sum of terms.
 //
 // A pipeline of m micro-batches takes m (F + I + W) of its slowest stage (stage_time.h), plus the
-// bubble of chapter 12. Replicas exchange gradients while the last backward computes, and weights
-// while the first forward computes. Only what this computation cannot hide counts. Then the
-// optimizer reads and writes its states once.
+// bubble of chapter 12. The ranks that split the batch exchange gradients while the last backward
+// computes, and weights while the first forward computes. Only what this computation cannot hide
+// counts. Then the optimizer reads and writes its states once.
 #pragma once
 
 #include <algorithm>
@@ -122,7 +122,8 @@ class StepModel {
     return time;
   }
 
-  /// The time that replicas exchange and no computation hides.
+  /// The time of messages between the ranks that split the batch, as far as no computation hides
+  /// it.
   double data(const StepTime& time) const {
     if (l_.batch_ranks() == 1) return 0;
     const StageSizes& n = sizes_.of(job_, l_, time.slowest);

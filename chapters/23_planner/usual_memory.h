@@ -8,8 +8,8 @@
 //   a parameter 16                                  18      16       20
 //
 // 16 is ZeRO's table (arXiv 1910.02054), 18 Megatron's, 20 that of programs which keep both
-// gradients. Stages of ZeRO divide rows by the replicas: 1 the states and the master, 2 also the
-// gradients, 3 also the weights.
+// gradients. Stages of ZeRO divide rows by the ranks that split the batch: 1 the states and the
+// master, 2 also the gradients, 3 also the weights.
 //
 // Ladder counts another sum (ladder_memory.h). Two things make the difference. It adds
 // micro-batches up as a tree, in floor(log2(GA + 1)) buffers of FP32 gradients, so that any layout
@@ -36,8 +36,8 @@
 
 namespace ladder::planner {
 
-/// A stage of one layout: elements of its flat buffer, and what one rank sends among replicas, by
-/// the formulas of chapters 08 to 10.
+/// A stage of one layout: elements of its flat buffer, and what one rank sends to those that split
+/// the batch with it, by the formulas of chapters 08 to 10.
 struct StageSizes {
   int64_t all, own;  ///< elements on a rank of the stage, and in one shard
   int64_t largest;   ///< section
