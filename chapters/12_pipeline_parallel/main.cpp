@@ -221,7 +221,7 @@ void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, i
 /// The gradients that `action` asks for, of all blocks of its model chunk and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = wants_input(action.what), weight = wants_weight(action.what);
-  StageGrads::Piece& grads = m.grads.part(action.chunk);
+  StageGrads::Piece& grads = m.grads.piece(action.chunk);
   if (weight) grads.begin(action.micro);
   for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {  // the last block first
     recompute_segment(m, m.layout.recompute, f, l);

@@ -70,7 +70,7 @@ class StageGrads {
   StageGrads(const StageGrads&) = delete;
   StageGrads& operator=(const StageGrads&) = delete;
 
-  Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
+  Piece& piece(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
   Piece& head() { return pieces_.back(); }
   /// As those of GradTree, once all pieces have ended their last micro-step. (A tied head is only
   /// for --pp 1: with more stages no stage has both its gradients.)
