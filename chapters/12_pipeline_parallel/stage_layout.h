@@ -43,7 +43,7 @@ struct PipelineOptions {
     if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
   }
 
-  /// How `stages` share the layers, seen from one.
+  /// How `stages` split the layers, seen from one.
   /// @throws UserError if they cannot, naming what is legal
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
