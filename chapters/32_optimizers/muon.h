@@ -118,9 +118,9 @@ class Muon {
         8 * plan.elements + NewtonSchulz::bytes(plan.elements, plan.side, options.dtype());
   }
 
-  /// Update t (from 1) of all parameters: `muon_lr` for matrices, `lr` for the others.
+  /// Update t (from 1) of all parameters: `matrix_lr` for matrices, `lr` for the others.
   /// params, grads F32. `grads` is changed
-  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, float muon_lr,
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, float matrix_lr,
             int64_t t) {
     for (const ParamSpec& spec : layout_->specs()) {
       if (is_muon(spec)) continue;
@@ -135,7 +135,7 @@ class Muon {
     for (size_t i = 0; i < plan_.matrices.size(); ++i)
       if (plan_.matrices[i].owner == group_->rank()) orthogonalize(ctx, i);
     all_to_all_rows(*group_, slices_, plan_.leaving_begin, owned_, plan_.arriving_begin);
-    apply(ctx, params, muon_lr);
+    apply(ctx, params, matrix_lr);
     sent_ = group_->statistics().wire_bytes() - before;
     flops_ = newton_schulz_.counted() - counted;
   }
