@@ -195,8 +195,8 @@ class Watch {
 
   ParamLayout params_, shard_;
   int64_t every_;
-  bool on_ = false;      ///< this step is a look, and finish() has not been called
-  bool is_new_ = false;  ///< the last step was one: seen_ has its sums
+  // This step is a look, and finish() is to come; finish() was called in this step.
+  bool on_ = false, is_new_ = false;
   int64_t sent_ = 0, rank_ = 0;
   TensorSums seen_;
   Tensor old_;   ///< F32 (shard.size()): weights before the update, then the update
