@@ -149,6 +149,7 @@ struct PackCounts {
     cut += piece.later ? piece.length : 0;
     pairs += piece.length * (piece.length + 1) / 2;
   }
+  /// Adds each of the six.
   void operator+=(const PackCounts& more) {
     for (const auto count : {&PackCounts::rows, &PackCounts::pieces, &PackCounts::trained,
                              &PackCounts::padded, &PackCounts::cut, &PackCounts::pairs})
