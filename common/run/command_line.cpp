@@ -11,7 +11,6 @@
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/input_file.h"
-#include "common/run/branches.h"
 #include "common/run/run_main.h"
 
 namespace ladder {
@@ -65,11 +64,7 @@ void refuse_odd_values(const CLI::App& app) {
     }
 }
 
-/// Names the branch if only a branch has one of the flags.
-[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& e) {
-  for (const std::string& word : app.remaining())
-    if (const std::string branch = branch_of(word.substr(0, word.find('='))); !branch.empty())
-      throw UserError("{}", branch);
+[[noreturn]] void refuse(const CLI::ParseError& e) {
   const bool in_file = dynamic_cast<const CLI::ConfigError*>(&e) != nullptr;
   throw UserError("{}{}; --help lists the flags",
                   in_file ? "--config, lines of 'flag = value': " : "",
@@ -129,15 +124,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   CLI::Option* option = std::visit(add, value);
   option->group(group_);
   values_.emplace_back(flag, value);
-  if (!rules.legal.empty()) {
-    const auto refuse_branch = [flag = std::string(flag), legal = rules.legal](std::string& text) {
-      const bool known = std::ranges::count(legal, text) > 0;
-      const std::string branch = known ? "" : branch_of(flag + " " + text);
-      if (!branch.empty()) throw UserError("{}; legal here are {}", branch, fmt::join(legal, ", "));
-      return std::string();
-    };
-    option->check(CLI::Validator(refuse_branch, ""))->check(CLI::IsMember(rules.legal));
-  }
+  if (!rules.legal.empty()) option->check(CLI::IsMember(rules.legal));
   if (rules.shown_default) option->default_str(rules.shown_default);
   if (rules.instead_of) option->excludes(app_->get_option(rules.instead_of));
   if (!rules.needs.empty()) needs_.emplace_back(flag, rules.needs);
@@ -179,7 +166,7 @@ void CommandLine::parse(int argc, const char* const* argv) try {
   if (launched_local_rank() == 0) app_->exit(help);
   throw HelpPrinted{};
 } catch (const CLI::ParseError& e) {
-  refuse(*app_, e);
+  refuse(e);
 }
 
 }  // namespace ladder

@@ -96,8 +96,8 @@ class CommandLine {
     (check(options), ...);
   }
 
-  /// Sets all values. A bad command line or configuration becomes a UserError of one line. If only
-  /// a branch has the flag, the line names the branch. --help prints and throws HelpPrinted.
+  /// Sets all values. A bad command line or configuration becomes a UserError of one line. --help
+  /// prints and throws HelpPrinted.
   void parse(int argc, const char* const* argv);
 
  private:

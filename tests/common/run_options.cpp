@@ -252,32 +252,5 @@ TEST(MakeCtx, ScratchIsWorkspace) {
   EXPECT_EQ(ctx.scratch.bytes(), arena.current()[Mem::Workspace]);
 }
 
-// A flag that only a branch has is refused by the branch's name.
-/// A program with --batch and chapter 05's --precision, of which 16_fp8 has one value more.
-void parse_branch(std::vector<const char*> words) {
-  int batch = 1;
-  std::string precision = "fp32";
-  CommandLine line("a program");
-  line.add("--batch", batch, "");
-  line.add("--precision", precision, "", {.legal = {"fp32", "bf16"}});
-  words.insert(words.begin(), "program");
-  line.parse(static_cast<int>(words.size()), words.data());
-}
-
-TEST(BranchFlags, AreNamed) {
-  const std::string says = "--head-chunk belongs to 17_head_chunks: run ch17_head_chunks";
-  EXPECT_USER_ERROR(parse_branch({"--head-chunk", "2"}), says);
-  EXPECT_USER_ERROR(parse_branch({"--head-chunk=2"}), says);
-  EXPECT_USER_ERROR(parse_branch({"--nope", "--batch", "2", "--head-chunk"}), says);
-  EXPECT_USER_ERROR(parse_branch({"--head-chunks", "2"}), "not expected: 2 --head-chunks");
-}
-
-TEST(BranchFlags, AreNamedByTheirValue) {
-  parse_branch({"--precision", "bf16"});
-  EXPECT_USER_ERROR(parse_branch({"--precision", "fp8"}),
-                    "--precision fp8 belongs to 16_fp8: run ch16_fp8");
-  EXPECT_USER_ERROR(parse_branch({"--precision", "fp4"}), "fp4 not in {fp32,bf16}");
-}
-
 }  // namespace
 }  // namespace ladder
