@@ -1,5 +1,6 @@
 #include "common/run/log.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -32,6 +33,16 @@ std::string timeline_text(std::span<const nlohmann::json> ranks) {
   return timeline_json(rows);
 }
 
+/// Whether a line tells of this step: about 20 of a run do.
+bool line_due(int64_t done, int64_t steps) {
+  return done == 1 || done == steps || done % std::max<int64_t>(1, steps / 20) == 0;
+}
+
+std::string minutes(double seconds) {
+  const auto s = std::isfinite(seconds) ? static_cast<int64_t>(std::lround(seconds)) : 0;
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
 }  // namespace
 
 Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
@@ -39,8 +50,7 @@ Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, 
       plan_(std::move(plan)),
       arena_(arena),
       ctx_(ctx),
-      comm_(comm),
-      progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
+      comm_(comm) {
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
@@ -49,12 +59,11 @@ Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, 
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
   if (!options_.trace.empty()) trace_ = std::make_unique<OutputFile>(options_.trace, "--trace");
-  progress_.line(plan_text(plan_));
-  if (options_.text_tokenizer) progress_.line(tokens_text(options_));
+  note(plan_text(plan_));
+  if (options_.text_tokenizer) note(tokens_text(options_));
 }
 
 Log::~Log() {
-  progress_.end();
   ctx_.events = nullptr;
   // What a run did before it failed may show why it failed.
   const bool failed = std::uncaught_exceptions() > 0;
@@ -95,14 +104,21 @@ void Log::end_step(const StepRecord& record) {
   finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
 
-  const int64_t done = record.step + 1;
-  const auto steps_here = static_cast<double>(step_ms_.size());
-  progress_.show(
-      {.done = done,
-       .loss = record.loss,
-       .bits_per_byte = bits_per_byte(record.loss, last_over_),
-       .tokens_per_second = static_cast<double>(tokens_) / seconds_,
-       .seconds_left = seconds_ / steps_here * static_cast<double>(options_.steps - done)});
+  const int64_t done = record.step + 1, all = options_.steps;
+  if (!line_due(done, all)) return;
+  const double bits = bits_per_byte(record.loss, last_over_);  // 0: not known
+  const double a_step = seconds_ / static_cast<double>(step_ms_.size());
+  note(fmt::format("step {:>{}}/{}  loss {}{}  {:.0f} tokens/s  {} left", done,
+                   fmt::formatted_size("{}", all), all, loss_text(record.loss),
+                   bits > 0 ? fmt::format(", {:.3f} bits/byte", bits) : "",
+                   static_cast<double>(tokens_) / seconds_,
+                   minutes(a_step * static_cast<double>(all - done))));
+}
+
+void Log::note(std::string_view line) const {
+  if (options_.quiet || !speaks()) return;
+  std::fputs(fmt::format("{}\n", line).c_str(), stdout);
+  std::fflush(stdout);
 }
 
 // What runs between steps, such as a validation, is not recorded.
@@ -113,11 +129,6 @@ void Log::end_events(int64_t step, int64_t end_ns) {
   starts_.push_back({step, begin_ns_});
   if (events_.size() >= kMaxEvents)
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
-}
-
-void Log::warn(const std::string& line) {
-  progress_.end();
-  tell(line);
 }
 
 void Log::give_up(const char* flag, const UserError& e) {
@@ -185,18 +196,15 @@ void Log::traffic(std::optional<int64_t> predicted, int64_t measured) {
 }
 
 void Log::sample(std::string_view text) {
-  if (stopping()) return;
-  progress_.end();
-  progress_.line(fmt::format("---- sample\n{}\n----", printable(text, "\n\t")));
+  if (!stopping()) note(fmt::format("---- sample\n{}\n----", printable(text, "\n\t")));
 }
 
 void Log::finish(double val_loss) {
-  progress_.end();
   const RunResult r = result(val_loss);
   const std::vector<nlohmann::json> ranks = gather(r);
   judge(r);
   if (speaks()) {
-    progress_.line(result_text(plan_, r));
+    note(result_text(plan_, r));
     end_trace();
     write_file(options_.report, "--report", report_text(r, ranks));
     write_file(options_.timeline, "--timeline", timeline_text(ranks));

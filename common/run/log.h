@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/run/options.h"
-#include "common/run/progress.h"
 #include "common/run/report.h"
 #include "kernels/context.h"
 
@@ -56,10 +55,8 @@ class Log {
   void trace(const StepRecord& record, uint64_t param_hash);
   void end_trace();
   void eval(int64_t step, double val_loss);
-  /// Prints one line without breaking the bar.
-  void note(std::string_view line) { progress_.line(line); }
-  /// Prints one line on stderr, --quiet or not.
-  void warn(const std::string& line);
+  /// Prints one line, unless --quiet.
+  void note(std::string_view line) const;
   /// Step `step` does not update the weights. Prints why. --report lists all such steps.
   void skipped(int64_t step, std::string_view why);
   /// Whether the last step was one of them: nothing is predicted of what follows its update.
@@ -125,7 +122,6 @@ class Log {
   Ctx& ctx_;
   Comm* comm_;  ///< of all ranks; null: only this one
   std::vector<Group> groups_;
-  Progress progress_;
   std::unique_ptr<OutputFile> trace_;
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
 

@@ -76,8 +76,8 @@ void Saver::tell_not_saved(int64_t step, const std::string& why) {
   log_.not_done("--save", fmt::format("--save {} has no checkpoint of step {}: {}", options_.save,
                                       step, why));
   if (log_.speaks())
-    log_.warn(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
-                          options_.save));
+    tell(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
+                     options_.save));
 }
 
 }  // namespace ladder
