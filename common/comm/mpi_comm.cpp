@@ -6,8 +6,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -25,16 +23,6 @@
 namespace ladder {
 namespace {
 
-/// Whether ranks compare their calls before they make them, which costs one message per call. If
-/// one rank has it set in its environment, all ranks do it.
-bool check_calls(const mpi::Group& group) {
-  const char* const set = std::getenv("LADDER_CHECK_CALLS");
-  int checks = set && std::string_view(set) == "1" ? 1 : 0;
-  mpi::check(MPI_Allreduce(MPI_IN_PLACE, &checks, 1, MPI_INT, MPI_MAX, group.get()),
-             "MPI_Allreduce");
-  return checks == 1;
-}
-
 using mpi::check;
 using mpi::count;
 using mpi::datatype;
@@ -42,7 +30,6 @@ using mpi::datatype;
 /// What all communicators of a process share.
 struct Process {
   Patience patience;
-  bool checks_calls;                    ///< ranks compare what they call, before they do it
   std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
 };
 
@@ -124,14 +111,7 @@ class MpiComm : public Comm {
   /// Returns when no rank needs another one any more.
   void end();
 
- protected:
-  void perform(const Call& call, const std::function<void()>& body) override {
-    if (process_->checks_calls) compare(call);
-    body();
-  }
-
  private:
-  void compare(const Call& call);
   void wait(MPI_Request request) const;
   /// "ranks 0, 2": the others of this group.
   std::string others() const;
@@ -166,22 +146,6 @@ void MpiComm::end() {
   MPI_Request request;
   check(MPI_Ibarrier(group_->get(), &request), "MPI_Ibarrier");
   wait_for(request, *process_, [&] { return others() + " in the end of the run"; });
-}
-
-void MpiComm::compare(const Call& call) {
-  using Text = std::array<char, 128>;
-  Text mine{};
-  to_string(call).copy(mine.data(), mine.size() - 1);
-  std::vector<Text> all(static_cast<size_t>(size()));
-  MPI_Request request;
-  const int length = static_cast<int>(mine.size());
-  check(MPI_Iallgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, group_->get(),
-                       &request),
-        "MPI_Iallgather");
-  wait(request);
-  for (const Text& other : all)
-    CHECK(other == all[0], "the ranks disagree: rank 0 in {}, rank {} in {}", all[0].data(),
-          &other - all.data(), other.data());
 }
 
 void MpiComm::do_all_reduce(Tensor data, Combine combine) {
@@ -314,7 +278,7 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
     set_neighbors(ranks_here());
-    const auto process = std::make_shared<Process>(patience, check_calls(*group));
+    const auto process = std::make_shared<Process>(patience);
     until_all_are_heard = {};
     MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())

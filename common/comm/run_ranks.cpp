@@ -118,10 +118,6 @@ int launched_local_rank() {
 
 void set_neighbors(const Neighbors& known) { neighbors() = known; }
 
-int separate_tasks() {
-  return under_mpirun() ? 1 : number_from({"SLURM_STEP_NUM_TASKS"}).value_or(1);
-}
-
 std::string machine_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);

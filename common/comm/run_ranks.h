@@ -58,12 +58,8 @@ struct Neighbors {
 };
 void set_neighbors(const Neighbors& neighbors);
 
-/// How many tasks srun started that nobody joins into one run; 1 if there are none.
-int separate_tasks();
-
 /// Runs `body` as the rank that this process is. An exception is printed with its rank, and ends
-/// all processes at once. So does a wait that is longer than `timeout`. With LADDER_CHECK_CALLS=1
-/// in the environment, ranks compare their calls, and end at once if the calls differ.
+/// all processes at once. So does a wait that is longer than `timeout`.
 /// @throws UserError if this build has no MPI
 void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 

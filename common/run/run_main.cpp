@@ -4,13 +4,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <fcntl.h>
-#include <string_view>
 #include <thread>
 #include <unistd.h>
-
-#include <sys/resource.h>
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
@@ -31,29 +27,9 @@ void fill_closed_streams() {
     if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);
 }
 
-/// The first of the tasks says it for all of them.
-void warn_of_copies() {
-  const char* const task = std::getenv("SLURM_PROCID");
-  if (separate_tasks() == 1 || !task || std::string_view(task) != "0") return;
-  tell(fmt::format(
-      "warning: srun has started {} tasks that do not know of each other, and each is a whole run; "
-      "with `srun --mpi=pmix` they are the ranks of one run",
-      separate_tasks()));
-}
-
-/// Programs have run with 384 KiB, and died of SIGSEGV with 256.
-void check_stack() {
-  constexpr rlim_t kLeast = 1024;  // KiB
-  rlimit stack{};
-  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeast * 1024)
-    throw UserError("`ulimit -s` is {}; legal is at least {}", stack.rlim_cur / 1024, kLeast);
-}
-
 /// How body() ended.
 Failure end_of(const std::function<void()>& body) {
   try {
-    check_stack();
-    warn_of_copies();
     body();
     return ending().value_or(Failure{.line = "", .status = 0});
   } catch (const HelpPrinted&) {

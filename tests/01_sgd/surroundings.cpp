@@ -57,12 +57,6 @@ TEST_P(Surroundings, MemoryForFewThreads) {
 }
 #endif
 
-TEST_P(Surroundings, ASmallStackIsRefused) {
-  const Ended ended = run(by("ulimit -s 256; exec \"$@\""), small_run("--steps 1 --layers 1"));
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_EQ(ended.err, "error: `ulimit -s` is 256; legal is at least 1024\n");
-}
-
 // JSON is UTF-8, and a path may hold any bytes.
 TEST_P(Surroundings, APathThatIsNotUtf8StandsInTheReport) {
   write("\xff.txt", read("text.txt"));

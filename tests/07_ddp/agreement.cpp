@@ -111,12 +111,6 @@ TEST_F(RanksThatDiffer, InWhatIsRefused) {
   expect_refused({"", "error: --lr must be a finite number", "--lr -1"});
 }
 
-TEST_F(RanksThatDiffer, OneThatCannotTell) {
-  ::setenv("LADDER_CHECK_CALLS", "1", 1);
-  expect_refused({"--steps 4", "--steps is 3 here, but 4 on ranks 1, 2"});
-  ::unsetenv("LADDER_CHECK_CALLS");
-}
-
 // What a rank may have of its own.
 TEST_F(RanksThatDiffer, InWhatChangesNothing) {
   write("copy.txt", read("text.txt"));

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <new>
@@ -61,20 +60,6 @@ TEST(RunMain, StatusAndLine) {
                    "less\n"));
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a\\x0ab\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
-}
-
-// Only the first of the copies prints it.
-TEST(RunMain, TellsThatSrunHasStartedCopies) {
-  ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-  for (const std::string task : {"0", "1"}) {
-    ::setenv("SLURM_PROCID", task.c_str(), 1);
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(run_main([] {}), 0);
-    const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(said.starts_with("warning: srun has started 2 tasks"), task == "0") << said;
-  }
-  ::unsetenv("SLURM_STEP_NUM_TASKS");
-  ::unsetenv("SLURM_PROCID");
 }
 
 // A few lines stay in the buffer of stdout until the end. Many lines do not fit there.

@@ -45,7 +45,7 @@ class LauncherVariables {
 /// What a process knows of those that were started with it.
 struct Known {
   bool is_rank;
-  int processes, here, rank, local_rank, tasks;
+  int processes, here, rank, local_rank;
 };
 struct Case {
   const char* launcher;
@@ -53,33 +53,30 @@ struct Case {
   Known known;
 };
 const Case kCases[] = {
-    {"none", {}, {false, 1, 1, 0, 0, 1}},
+    {"none", {}, {false, 1, 1, 0, 0}},
     {"Open MPI on two machines",
      {{"OMPI_COMM_WORLD_SIZE", "8"},
       {"OMPI_COMM_WORLD_RANK", "7"},
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
       {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}},
-     {true, 8, 4, 7, 3, 1}},
+     {true, 8, 4, 7, 3}},
     {"a job script of Slurm",
      {{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}},
-     {false, 1, 1, 0, 0, 1}},
+     {false, 1, 1, 0, 0}},
     {"srun with PMIx on two machines",
      {{"SLURM_NTASKS", "8"},  // of the job; the step has more to say
       {"SLURM_STEP_NUM_TASKS", "16"},
       {"SLURM_STEP_NUM_NODES", "2"},
       {"SLURM_LOCALID", "2"},
       {"PMIX_RANK", "5"}},
-     {true, 16, 8, 5, 2, 1}},
+     {true, 16, 8, 5, 2}},
     {"srun with PMI-2 on two machines",
      {{"PMI_SIZE", "16"},
       {"PMI_RANK", "13"},
       {"SLURM_STEP_NUM_TASKS", "16"},
       {"SLURM_STEP_NUM_NODES", "2"},
       {"SLURM_LOCALID", "5"}},
-     {true, 16, 8, 13, 5, 1}},
-    {"srun without PMI, which starts copies",
-     {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}},
-     {false, 1, 1, 0, 0, 2}},
+     {true, 16, 8, 13, 5}},
 };
 
 TEST(Launch, IsKnownByTheEnvironment) {
@@ -91,7 +88,6 @@ TEST(Launch, IsKnownByTheEnvironment) {
     EXPECT_EQ(launched_here(), known.here);
     EXPECT_EQ(launched_rank(), known.rank);
     EXPECT_EQ(launched_local_rank(), known.local_rank);
-    EXPECT_EQ(separate_tasks(), known.tasks);
     EXPECT_EQ(rank_name(5).starts_with("rank 5 on "), known.here < known.processes);
   }
 }

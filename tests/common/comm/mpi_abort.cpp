@@ -29,7 +29,6 @@ void misbehave(Comm& comm, const std::string& how, const Tensor& data) {
   if (is_one && how == "killed") std::raise(SIGKILL);
   if (is_one && how.starts_with("stall")) sleep_for_ever();
   if (how == "user-error") throw UserError("no such\nfile");
-  if (how == "disagree") comm.all_reduce(comm.rank() == 2 ? data.first(99) : data);
   if (how.ends_with("receive")) comm.recv(data, (comm.rank() + 1) % comm.size());
 }
 
