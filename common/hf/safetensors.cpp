@@ -232,21 +232,16 @@ void SafetensorsReader::read(const TensorEntry& entry, int64_t begin,
   file_.read(data_ + entry.begin + begin, out);
 }
 
-FileSum SafetensorsReader::sum(const std::string& kind) const {
-  Checksum xxh3;
+FileSum SafetensorsReader::sum() const {
   uint32_t crc = 0;
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (int64_t at = 0; at < file_.size(); at += std::ssize(buffer)) {
     const auto part = std::span(buffer).first(
         static_cast<size_t>(std::min(std::ssize(buffer), file_.size() - at)));
     file_.read(at, part);
-    if (kind == "xxh3")
-      xxh3.update(part);
-    else
-      crc ^= crc32c_of_range(part, file_.size() - at - std::ssize(part));
+    crc ^= crc32c_of_range(part, file_.size() - at - std::ssize(part));
   }
-  if (kind != "xxh3") return sum_of_runs(crc, file_.size());
-  return {.bytes = file_.size(), .kind = kind, .hex = xxh3.hex()};
+  return sum_of_runs(crc, file_.size());
 }
 
 }  // namespace ladder

@@ -34,7 +34,6 @@ using TensorEntries = std::map<std::string, TensorEntry>;
 /// The size and the checksum of a whole file.
 struct FileSum {
   int64_t bytes = 0;
-  std::string kind = "crc32c";  ///< "xxh3" in checkpoints of before
   std::string hex;
   bool operator==(const FileSum&) const = default;
 };
@@ -104,8 +103,7 @@ class SafetensorsReader {
   /// out = bytes [begin, begin + out.size()) of the tensor.
   /// @throws UserError as InputFile::read() does; so does sum()
   void read(const TensorEntry& entry, int64_t begin, std::span<std::byte> out) const;
-  /// @param kind FileSum::kind
-  FileSum sum(const std::string& kind = "crc32c") const;
+  FileSum sum() const;
 
  private:
   InputFile file_;

@@ -56,7 +56,7 @@ Manifest manifest_of(const TrainingState& state, int64_t steps) {
 }
 
 void check_sum(const SafetensorsReader& file, const FileSum& expected) {
-  const FileSum sum = file.sum(expected.kind);
+  const FileSum sum = file.sum();
   if (sum != expected)
     throw UserError("{}: damaged: {} bytes with checksum {}, not {} with {}", file.path(),
                     sum.bytes, sum.hex, expected.bytes, expected.hex);
@@ -150,28 +150,24 @@ void set_states(const fs::path& dir, const Manifest& manifest, const TrainingSta
 struct OpenCheckpoint {
   fs::path dir;
   Manifest manifest;
-  std::vector<SafetensorsReader> weights;
-  SafetensorsReader optimizer;
+  SafetensorsReader weights, optimizer;
 };
 
-/// The files of weights of a checkpoint, checked.
-std::vector<SafetensorsReader> open_weights(const fs::path& dir, const Manifest& manifest) {
-  std::vector<SafetensorsReader> weights;
-  for (const auto& [name, sum] : manifest.files) {
-    if (name == kOptimizerFile) continue;
-    weights.emplace_back((dir / name).string());
-    check_sum(weights.back(), sum);
-  }
-  return weights;
+/// A file of the checkpoint, checked.
+SafetensorsReader open_file(const fs::path& dir, const Manifest& manifest, const char* name) {
+  if (!manifest.files.contains(name))
+    throw UserError("{}: holds no file {}", Manifest::path_in(dir).string(), name);
+  SafetensorsReader file((dir / name).string());
+  check_sum(file, manifest.files.at(name));
+  return file;
 }
 
 /// @param dir has the files
 OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) {
   Manifest manifest = Manifest::read(dir);
   check_model(dir, manifest, state.gpt);
-  std::vector<SafetensorsReader> weights = open_weights(dir, manifest);
-  SafetensorsReader optimizer((dir / kOptimizerFile).string());
-  check_sum(optimizer, manifest.files.at(kOptimizerFile));
+  SafetensorsReader weights = open_file(dir, manifest, weights_file_of(state));
+  SafetensorsReader optimizer = open_file(dir, manifest, kOptimizerFile);
   check_optimizer(optimizer, state);
   return {dir, std::move(manifest), std::move(weights), std::move(optimizer)};
 }
@@ -253,12 +249,12 @@ void load_parameters(const Ctx& ctx, const std::string& path, const TrainingStat
   const auto found = with_checkpoint(path, [&](const fs::path& dir) {
     Manifest manifest = Manifest::read(dir);
     check_model(dir, manifest, state.gpt);
-    std::vector<SafetensorsReader> weights = open_weights(dir, manifest);
+    SafetensorsReader weights = open_file(dir, manifest, weights_file_of(state));
     return std::tuple(dir, std::move(manifest), std::move(weights));
   });
   if (!found) return load_weights(ctx, path, state.gpt, state.layout, state.params);
   const auto& [dir, manifest, weights] = *found;
-  const FoundWeights tensors = find_weights(weights, state.gpt);
+  const FoundWeights tensors = find_weights({&weights, 1}, state.gpt);
   set_states(dir, manifest, state);
   copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
 }
@@ -273,7 +269,7 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
     return 0;
   }
   const auto& [dir, manifest, weights, optimizer] = *found;
-  const FoundWeights tensors = find_weights(weights, state.gpt);
+  const FoundWeights tensors = find_weights({&weights, 1}, state.gpt);
   set_states(dir, manifest, state);
 
   if (first && is_unnamed(path, dir))

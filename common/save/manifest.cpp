@@ -16,8 +16,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "ladder checkpoint 3";
-// It names no files: there were always two, and their checksums are XXH3.
-constexpr const char* kFormatBefore = "ladder checkpoint 2";
 
 /// `manifest` as text, with a checksum added. The checksum covers everything before it.
 std::string sealed(const json& manifest) {
@@ -29,33 +27,23 @@ std::string sealed(const json& manifest) {
   return text + fmt::format("\"{}\"\n}}\n", checksum.hex());
 }
 
-FileSum sum_from(const json& value) {
-  const char* const kind = value.contains("xxh3") ? "xxh3" : "crc32c";
-  return {.bytes = value.at("bytes").get<int64_t>(),
-          .kind = kind,
-          .hex = value.at(kind).get<std::string>()};
-}
-
-std::map<std::string, FileSum> files_from(const json& manifest, bool before) {
-  if (before)
-    return {{kWeightsFile, sum_from(manifest.at("weights"))},
-            {kOptimizerFile, sum_from(manifest.at("optimizer"))}};
+std::map<std::string, FileSum> files_from(const json& manifest) {
   std::map<std::string, FileSum> files;
   for (const auto& [name, sum] : manifest.at("files").items()) {
-    if (name != kOptimizerFile && name != kAdapterFile && !is_weights_file(name))
+    if (name != kOptimizerFile && name != kAdapterFile && name != kWeightsFile)
       throw UserError("it has a file {}", shown(json(name)));
-    files[name] = sum_from(sum);
+    files[name] = {.bytes = sum.at("bytes"), .hex = sum.at("crc32c")};
   }
-  if (files.size() < 2 || !files.contains(kOptimizerFile))
-    throw UserError("it lacks the file of the optimizer, or those of the weights");
+  if (files.size() != 2 || !files.contains(kOptimizerFile))
+    throw UserError("it lacks the file of the optimizer, or that of the weights");
   return files;
 }
 
 Manifest from_text(const std::string& text) {
   json value = parse_json(text);
   const auto format = value.at("format").get<std::string>();
-  if (format != kFormat && format != kFormatBefore)
-    throw UserError("its format is {}, legal are {} and {}", shown(format), kFormat, kFormatBefore);
+  if (format != kFormat)
+    throw UserError("its format is {}; legal is {}", shown(format), kFormat);
   value.erase("xxh3");
   if (sealed(value) != text) throw UserError("it is damaged");
   try {
@@ -65,7 +53,7 @@ Manifest from_text(const std::string& text) {
   }
   return {.model = value.at("model"),
           .state = value.at("state"),
-          .files = files_from(value, format == kFormatBefore)};
+          .files = files_from(value)};
 }
 
 }  // namespace
@@ -178,7 +166,7 @@ std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkp
 
 std::string Manifest::text() const {
   json sums;
-  for (const auto& [name, sum] : files) sums[name] = {{"bytes", sum.bytes}, {sum.kind, sum.hex}};
+  for (const auto& [name, sum] : files) sums[name] = {{"bytes", sum.bytes}, {"crc32c", sum.hex}};
   return sealed({{"format", kFormat}, {"model", model}, {"state", state}, {"files", sums}});
 }
 

@@ -70,39 +70,6 @@ TEST_F(Checkpoint, HoldsOneGeneration) {
                        generation + "/optimizer.safetensors", "model.safetensors"}));
 }
 
-/// Writes these weights into several files of foreign or former make. @return their checksums
-std::map<std::string, FileSum> write_in_two_files(const SafetensorsReader& all,
-                                                  const std::string& to) {
-  std::map<std::string, FileSum> sums;
-  size_t number = 0;
-  for (const auto& [name, entry] : all.entries()) {
-    const std::string file = weights_file(number++, all.entries().size());
-    Shape shape;
-    for (const int64_t extent : entry.shape) shape.dims[shape.rank++] = extent;
-    SafetensorsWriter writer(to + "/" + file, SafetensorsPlan({{name, Dtype::F32, shape}}));
-    std::vector<std::byte> bytes(static_cast<size_t>(entry.bytes()));
-    all.read(entry, 0, bytes);
-    writer.append({.ptr = bytes.data(), .shape = {entry.bytes() / 4}});
-    sums[file] = writer.finish();
-  }
-  return sums;
-}
-
-// What --shard-mb once wrote.
-TEST_F(Checkpoint, WeightsInSeveralFilesAreRead) {
-  Manifest manifest = Manifest::read(dir_ / "current");
-  const FileSum optimizer = manifest.files.at(kOptimizerFile);
-  manifest.files = write_in_two_files(SafetensorsReader(file("model.safetensors")), file("."));
-  manifest.files[kOptimizerFile] = optimizer;
-  std::filesystem::remove(file("model.safetensors"));
-  manifest.write(dir_ / "current");
-  SmallModel model;
-  EXPECT_EQ(model.load(dir_.path()), 100);
-  EXPECT_TRUE(model.bytes() == saved_.bytes());
-  saved_.save(dir_.path(), 300);
-  EXPECT_EQ(files_in(dir_.path()).size(), 8u);
-}
-
 // The damaged one stays, too: its other files may be intact.
 TEST_F(Checkpoint, TheNextAfterOneThatHasLostAFileIsWhole) {
   for (const char* lost : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
