@@ -2,8 +2,7 @@
 # All techniques side by side: runs every chapter with one model, text and global batch, and writes
 # build/report/index.html. About twelve minutes on two cores, after the build: seven to compare, and
 # one for each round in which the programs take turns to be timed. Programs that share the work have
-# eight ranks each; beside them the page has the same rows planned for 7B on 64 GPUs.
-# scripts/compare/picture.sh makes docs/compare.png of its top.
+# eight ranks each. scripts/compare/picture.sh makes docs/compare.png of its top.
 #
 #   scripts/compare.sh
 #   scripts/compare.sh --ranks 2 --model tiny --batch 32 --micro-batch 4

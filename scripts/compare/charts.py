@@ -16,7 +16,7 @@ OPERATIONS = {"all_reduce": "#4c78a8", "reduce_scatter": "#f28e2b", "all_gather"
               "broadcast": "#76b7b2", "all_to_all": "#edc948", "send": "#b07aa1"}
 GROUPS = {"one rank": "#8a8f98", "data parallel": "#4c78a8", "tensor parallel": "#f28e2b",
           "pipeline parallel": "#59a14f", "3D parallel": "#b07aa1"}
-MIB, GIB = 1 << 20, 1 << 30
+MIB = 1 << 20
 WIDTH = 9.6  # inches of every figure
 
 plt.rcParams.update({"font.size": 9, "axes.axisbelow": True, "grid.alpha": 0.25, "grid.color": GREY})

@@ -17,7 +17,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import chapter_tree  # noqa: E402
 from measure import commit, machine  # noqa: E402
-from plans import plan_all  # noqa: E402
 from rows import REFERENCE, rows  # noqa: E402
 from runs import (ROOT, TIMED_STEPS, Refused, RunError, judge, program, run_row, seen_from_root,  # noqa: E402
                   time_in_turns, write_table)
@@ -90,7 +89,7 @@ def parse_arguments(arguments):
     add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
     add("--tokenizer", type=tokenizer, help="folder of one, with which the text is encoded; without it a token is a byte")
     add("--no-build", action="store_true", help="run the programs that are there; install and build nothing")
-    add("--only", type=some_chapters, help="these chapters and 06, such as 07,10,13; no plans")
+    add("--only", type=some_chapters, help="these chapters and 06, such as 07,10,13")
     add("--out", type=folder, default=ROOT / "build/report", help="folder of the page")
     args = parser.parse_args(arguments)
     args.chosen = [flag for flag in (*UNNAMED, "batch", "micro_batch", "ranks")
@@ -186,11 +185,9 @@ def main(words):
     if not reference:
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
         return 1
-    plans = []
     try:
         time_in_turns(runs, args)
         judge(runs)
-        plans = [] if args.only else plan_all([run.row for run in runs], args)
     except (RunError, OSError) as error:
         faults.append(str(error))
         if not reference.times:
@@ -198,7 +195,7 @@ def main(words):
             return 1
     write_table(args.out / "runs.csv", runs)
     page = args.out / "index.html"
-    page.write_text(html(runs, plans, left_out, faults, about(args, words, reference.report["model"])), encoding="utf-8")
+    page.write_text(html(runs, left_out, faults, about(args, words, reference.report["model"])), encoding="utf-8")
 
     must = [run for run in runs if not run.row.differs]
     wrong = [run for run in must if run.verdict == "wrong"]

@@ -4,8 +4,7 @@ from html import escape
 from pathlib import Path
 
 import charts
-from charts import GIB, MIB
-from plans import BATCH, GPUS, MESSAGES, MODEL
+from charts import MIB
 from rows import REFERENCE
 
 STYLE = Path(__file__).with_name("page.css")
@@ -13,8 +12,7 @@ HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;CP&times;DP&t
           "loss of the<br>last step", "ms a step,<br>median", "least<br>to most", "speed to<br>chapter 06",
           "least<br>to most", "peak MiB<br>of a rank", "of these<br>states", "MiB sent<br>by a rank",
           "bubble:<br>theory", "<br>measured"]
-PLAN_HEADER = ["technique", "fits", f"{GPUS} GPUs<br>TP&times;CP&times;DP&times;PP", "GiB<br>of a GPU",
-               "of these<br>states", "s a step", "MFU", "waits for<br>messages", "<br>bubble"]
+
 
 def mib(count):
     return f"{count / MIB:,.2f}"
@@ -65,7 +63,7 @@ def line(values, kind=""):
 
 
 def grouped(header, runs, cells):
-    """A table of runs or plans, under a heading for what their ranks split."""
+    """A table of runs, under a heading for what their ranks split."""
     lines, group = [], None
     for run in runs:
         if run.row.group != group:
@@ -73,16 +71,6 @@ def grouped(header, runs, cells):
             lines.append(f'<tr class="group"><td colspan="{len(header)}">{group}</td></tr>')
         lines.append(line(cells(run)))
     return table(header, lines)
-
-
-def plan_cells(plan):
-    """The cells of a plan. A plan that does not fit has no times."""
-    fits = f'<span class="pill {"same" if plan.fits else "wrong"}">{"yes" if plan.fits else "no"}</span>'
-    row = f"<small>{plan.row.chapter[:2]}</small> {escape(plan.row.title)}"
-    times = [f"{plan.seconds:.2f}", percent(plan.layout["mfu"]), percent(plan.share(*MESSAGES)),
-             percent(plan.share("bubble"))]
-    return [row, fits, "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**plan.layout), f"{plan.peak / GIB:,.1f}",
-            f"{plan.states / GIB:,.1f}", *(times if plan.fits else [""] * len(times))]
 
 
 def card(title, words, *parts):
@@ -113,21 +101,6 @@ def facts(about, left_out):
     return f'<dl class="facts">{items}</dl>'
 
 
-def plan_card(plans):
-    """The same rows, planned for a model that is too large for one GPU."""
-    if not plans:
-        return ""
-    return card(f"The same rows, planned for 7B on {GPUS} GPUs", (
-        f"Nothing here was measured: the numbers come from the formulas of chapter 23. The model is {MODEL} in "
-        f"BF16 with FP32 master weights and gradients; row 16 computes in FP8. In a step {GPUS} H100 train on "
-        f"{BATCH:,} sequences of 4,096 tokens, each GPU on one at a time. A row has its tensor, context and "
-        "pipeline ranks from above, and all other GPUs share the batch. The table has no times of a row that "
-        f"does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have. MFU is the "
-        "share of the GPU's peak that the operations of the model take. The last two columns "
-        "are shares of the step's time."),
-        grouped(PLAN_HEADER, plans, plan_cells))
-
-
 def commands(runs):
     items = "".join(f"<div>{run.row.chapter[:2]} {escape(run.row.title)}"
                     f"<code>{escape(run.command)}</code></div>" for run in runs)
@@ -135,7 +108,7 @@ def commands(runs):
             f'<div class="commands scroll">{items}</div></details></section>')
 
 
-def html(runs, plans, left_out, faults, about):
+def html(runs, left_out, faults, about):
     """The whole page."""
     traffic = charts.traffic_chart(runs)
     ranks = max(run.report["layout"]["ranks"] for run in runs)
@@ -153,7 +126,6 @@ def html(runs, plans, left_out, faults, about):
             "memory and traffic would be the same there. States are weights, gradients and what the "
             "optimizer remembers: what ZeRO shards."),
              grouped(HEADER, runs, cells)),
-        plan_card(plans),
         card("Time of a step", "Summing, sending and waiting come on top of the arithmetic, which "
              "is the same in all FP32 rows but the one that recomputes.", charts.time_chart(runs)),
         card("Memory of every rank", (
@@ -169,7 +141,7 @@ def html(runs, plans, left_out, faults, about):
             "DDP and ZeRO-1 send gradients once a step, ZeRO-2 and ZeRO-3 something in every "
             "micro-batch. Tensor parallelism sends activations four times a layer, a pipeline "
             "only where two stages meet."), traffic))
-    body += [commands([*runs, *plans]),
+    body += [commands(runs),
              "<footer>The first table as a file: <a href='runs.csv'>runs.csv</a>; reports and traces of all runs lie in "
              "<a href='runs/'>runs/</a>. What a rank "
              "sends is that of a step, in the table the mean over ranks: half the difference of a "

@@ -38,14 +38,10 @@ class Row:
         """Whether its program has the flags of that chapter."""
         return chapter in chapter_tree.ancestors(self.chapter, TREE)
 
-    def value(self, flag, without):
-        """The word after a flag."""
-        words = self.flags.split()
-        return words[words.index(flag) + 1] if flag in words else without
-
     def degree(self, flag):
         """The number after a flag; 1 without it."""
-        return int(self.value(flag, 1))
+        words = self.flags.split()
+        return int(words[words.index(flag) + 1]) if flag in words else 1
 
     @property
     def ranks(self):

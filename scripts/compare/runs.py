@@ -18,25 +18,8 @@ CATEGORIES = [*STATES, "Activation", "Workspace", "Comm"]
 FIELDS = ["loss", "grad_norm", "lr", "param_hash"]
 
 
-class Bytes:
-    """What `ranks`, a list of {category: peak bytes}, take."""
-
-    @property
-    def peak(self):
-        """The bytes of the rank that takes most."""
-        return self.most(CATEGORIES)
-
-    @property
-    def states(self):
-        """Bytes of weights, gradients and optimizer states, of the rank that has most of them."""
-        return self.most(STATES)
-
-    def most(self, categories):
-        return max(sum(rank.get(name, 0) for name in categories) for rank in self.ranks)
-
-
 @dataclass
-class Run(Bytes):
+class Run:
     """A row that has run: its command, report and trace."""
 
     row: Row
@@ -71,6 +54,19 @@ class Run(Bytes):
     def ranks(self):
         return [{name: entry["measured"] for name, entry in rank.items() if name != "rank"}
                 for rank in self.report["memory"]]
+
+    @property
+    def peak(self):
+        """The bytes of the rank that takes most."""
+        return self.most(CATEGORIES)
+
+    @property
+    def states(self):
+        """Bytes of weights, gradients and optimizer states, of the rank that has most of them."""
+        return self.most(STATES)
+
+    def most(self, categories):
+        return max(sum(rank.get(name, 0) for name in categories) for rank in self.ranks)
 
     @property
     def sent(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/compare.sh: which programs it runs and plans, what it calls equal; and, on programs that are made
+"""scripts/compare.sh: which programs it runs, what it calls equal; and, on programs that are made
 up, its page and when it fails."""
 
 import argparse
@@ -18,17 +18,12 @@ from house import ROOT
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "compare")]
 import chapter_tree  # noqa: E402
 import compare  # noqa: E402
-import plans  # noqa: E402
 import runs  # noqa: E402
 from rows import Row, rows  # noqa: E402
 
 ARGS = argparse.Namespace(data="text", tokenizer=None, backend="cpu", model="tiny", layers=None, heads=None, channels=None,
                           seq_len=None, batch=8, steps=20, micro_batch=2, ranks=2)
 LINE = {"step": 0, "loss": "0x1p+1", "grad_norm": "0x1p+0", "lr": "0x1p-1", "param_hash": "0" * 16}
-
-
-def value_of(words, flag):
-    return words[words.index(flag) + 1]
 
 
 class Rows(unittest.TestCase):
@@ -49,17 +44,6 @@ class Rows(unittest.TestCase):
         may = {row.key for row in rows(2) if row.differs}
         self.assertEqual(may, {"01", "02", "03", "05", "14", "16", "19", "21", "22", "26", "27", "32", "36"})
         self.assertEqual({row.key for row in rows(2, "cuda") if row.differs} - may, {"11", "11-sequence", "13", "33"})
-
-    def test_plans(self):
-        flags = {row.key: plans.flags_of_plan(row, "h100") for row in rows(8) if row.chapter in plans.CHAPTERS}
-        for key, axes, zero in [("07", "1 1 64 1", "0"), ("08", "1 1 64 1", "1"), ("11", "8 1 8 1", "0"),
-                                ("12-1f1b", "1 1 8 8", "0"), ("13", "2 1 16 2", "1"), ("20", "1 2 32 1", "2")]:
-            words = flags[key]
-            self.assertEqual(" ".join(value_of(words, f"--{axis}") for axis in ("tp", "cp", "dp", "pp")), axes, key)
-            self.assertEqual(value_of(words, "--zero"), zero, key)
-        self.assertEqual((value_of(flags["12-interleaved"], "--chunks"), value_of(flags["16"], "--precision")), ("2", "fp8"))
-        self.assertNotIn("--no-sequence-parallel", flags["11-sequence"])
-        self.assertLessEqual(plans.CHAPTERS, set(chapter_tree.chapters()))
 
     def test_every_field_of_a_trace_counts(self):
         self.assertEqual(runs.difference([LINE], [LINE]), "")
@@ -115,8 +99,6 @@ class Whole(unittest.TestCase):
         """Exit status, screen and page; a program for chapter 06 and for each row but those of NOT_BUILT."""
         wanted, bin_ = [Row("06", "06_x", "kept"), *wanted], self.root / "build/cpu/bin"
         bin_.mkdir(parents=True, exist_ok=True)
-        (self.root / plans.DEVICE).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / plans.DEVICE).write_text((ROOT / plans.DEVICE).read_text())
         (self.root / "text").write_text("text " * 400)
         programs = {row.chapter: PROGRAM for row in wanted if row.chapter != "NOT_BUILT"}
         for name, program in programs.items():
