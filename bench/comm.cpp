@@ -1,5 +1,5 @@
 // Latency and bandwidth of all-reduce and its two halves, for each reduction, on threads or under
-// mpirun, beside MPI's own.
+// mpirun.
 //
 //   bench_comm --ranks 4                       threads of one process
 //   mpirun -n 4 bench_comm                     processes
@@ -13,7 +13,7 @@
 // at least. So `bus` can be held against the speed of a link whatever N is.
 //
 // `native` is the communicator's own: of ThreadComm, or MPI's non-blocking collectives, waited for
-// as ours are, without spinning. `mpi` calls MPI's blocking ones.
+// as ours are, without spinning.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -21,7 +21,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/comm_mpi.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
@@ -34,12 +33,11 @@ namespace {
 constexpr int kRounds = 5;
 constexpr int64_t kRoundNs = 50'000'000;  // a round takes about so long
 constexpr int kMostCalls = 2000;
-constexpr std::string_view kMpi = "mpi";
 
 struct Options {
   int ranks = 1;
   std::vector<std::string> operations{"all_reduce", "reduce_scatter", "all_gather"};
-  std::vector<std::string> reductions{"halving", "ring", "tree", "naive", "native", "mpi"};
+  std::vector<std::string> reductions{"halving", "ring", "tree", "naive", "native"};
   std::vector<int64_t> bytes{4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
 };
 
@@ -84,16 +82,14 @@ class Bench {
     Arena arena;
     const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {n});
     std::unique_ptr<Collectives> collectives;
-    const std::function<void()> call = reduction == kMpi
-                                           ? mpi_own(operation, data)
-                                           : ours(operation, reduction, data, arena, collectives);
+    const auto call = call_of(operation, reduction, data, arena, collectives);
     if (call) print(operation, reduction, bytes, time(call));
   }
 
  private:
   /// Null if so many ranks cannot reduce so.
-  std::function<void()> ours(Operation operation, std::string_view name, Tensor data, Arena& arena,
-                             std::unique_ptr<Collectives>& collectives) {
+  std::function<void()> call_of(Operation operation, std::string_view name, Tensor data,
+                                Arena& arena, std::unique_ptr<Collectives>& collectives) {
     const Reduction reduction = *named<Reduction>(name);
     try {
       check_reduction(reduction, comm_.size());
