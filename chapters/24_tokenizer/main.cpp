@@ -101,7 +101,7 @@ struct TokenizerOptions {
 
   void add_to(CommandLine& line) {
     line.group("24_tokenizer encode and decode");
-    line.add("--tokenizer", path, "a directory or file: tokenizer.json, vocab.json, *.tiktoken");
+    line.add("--tokenizer", path, "a directory or file: tokenizer.json, *.tiktoken");
     line.add("--split", split, "for a file of ranks, which has no pattern: gpt2, llama3 or cl100k");
     line.add("--end-of-text", end_of_text, "the id of the token that ends a text",
              {.shown_default = "what the tokenizer's files say"});
@@ -243,7 +243,7 @@ void train(const Files& files, const Faults& faults, const TrainOptions& o) {
 
 /// @throws UserError if a file that is written is what encode and decode read
 void check_out(const Files& files, const TokenizerOptions& o, const std::string& out) {
-  NamedPaths taken = tokenizer_paths(o.path);
+  NamedPaths taken = {{"--tokenizer", o.path}};
   for (const std::string& path : files.data) taken.emplace_back("--data", path);
   require_own_place({"--out", out}, taken);
 }

@@ -34,8 +34,7 @@ std::shared_ptr<const RunTokenizer> read_beside(const std::string& load) try {
 
 bool has_tokenizer(const std::string& directory) {
   std::error_code ignored;
-  return !directory.empty() && (fs::exists(fs::path(directory) / kTokenizerFile, ignored) ||
-                                fs::exists(fs::path(directory) / "vocab.json", ignored));
+  return !directory.empty() && fs::exists(fs::path(directory) / kTokenizerFile, ignored);
 }
 
 class MemoryTokens : public TokenSink {

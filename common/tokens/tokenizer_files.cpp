@@ -1,14 +1,11 @@
 #include "common/tokens/tokenizer_files.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <filesystem>
 #include <functional>
 #include <list>
-#include <set>
 #include <sstream>
-#include <utility>
 
 #include "common/error.h"
 #include "common/input_file.h"
@@ -23,14 +20,9 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{256} << 20;
-constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
-// Ranks of Llama 3, and the names that GPT-2 came with.
-constexpr const char* kModel = "tokenizer.model";
-constexpr const char* kModelConfig = "config.json";  // of the model beside it
-constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";
-// What else may say something of tokens.
-constexpr const char *kSpecialFile = "special_tokens_map.json", *kAddedFile = "added_tokens.json";
-constexpr std::array kTwoFiles = {std::pair(kVocab, kMerges), std::pair(kOldVocab, kOldMerges)};
+constexpr const char *kRanks = "ranks.tiktoken", *kModel = "tokenizer.model";  // Llama 3's
+// What lies beside may say which token ends a text.
+constexpr const char *kModelConfig = "config.json", *kSpecialFile = "special_tokens_map.json";
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -123,34 +115,6 @@ void find_end_of_text(Tokenizer& tokenizer, const fs::path& path, std::optional<
       return tokenizer.end_texts_with(at->second.id);
 }
 
-/// vocab.json does not say which tokens are added; what lies beside it does. In GPT-2 it is
-/// <|endoftext|>.
-Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& merges) {
-  json root{{"model", {{"type", "BPE"}, {"vocab", parse_json(read_small_file(vocab, kMostBytes))}}},
-            {"added_tokens", json::array()},
-            {"pre_tokenizer", {{"type", "ByteLevel"}}}};
-  json& list = root["model"]["merges"] = json::array();
-  for_lines(merges, [&](std::string_view line, int64_t number) {
-    if (number > 1 || !line.starts_with("#version")) list.push_back(line);
-  });
-  std::set<std::string> special{kEndOfText};
-  for (const char* file : {kTokenizerConfigFile, kSpecialFile})
-    for (const char* role : {"bos", "eos", "unk", "pad", "sep", "cls", "mask"})
-      special.insert(token_of(beside(vocab, file), fmt::format("{}_token", role)));
-  special.erase("");
-  json added = beside(vocab, kAddedFile);
-  if (!added.is_object()) added = json::object();
-  const json& words = root["model"]["vocab"];
-  for (const std::string& token : special)
-    if (words.is_object() && words.contains(token)) added[token] = words.at(token);
-  for (const auto& [token, id] : added.items())
-    root["added_tokens"].push_back({{"content", token},
-                                    {"id", id},
-                                    {"special", special.contains(token)},
-                                    {"normalized", !special.contains(token)}});
-  return tokenizer_from_json(root);
-}
-
 /// Lines "token in base64, blank, rank".
 Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
   if (!hints.split)
@@ -176,33 +140,20 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
 
 /// The file of a tokenizer in a directory.
 std::string file_in(const std::string& directory) {
-  for (const char* name : {kTokenizerFile, kVocab, kOldVocab, kRanks, kModel})
+  for (const char* name : {kTokenizerFile, kRanks, kModel})
     if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
   for (const std::string& name : names_in(directory))
     if (name.ends_with(".tiktoken")) return (fs::path(directory) / name).string();
-  throw UserError("holds none of {}, {} with {}, and *.tiktoken", kTokenizerFile, kVocab, kMerges);
+  throw UserError("holds neither {} nor *.tiktoken", kTokenizerFile);
 }
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
-  const fs::path file = path;
   if (hints.split && !has_ranks(path))
     throw UserError("--split is for a file of ranks; this one says it itself");
-  for (const auto& [vocab, merges] : kTwoFiles)
-    if (file.filename() == vocab)
-      return read_vocab_and_merges(path, (file.parent_path() / merges).string());
-  if (file.extension() == ".json") return read_json_tokenizer(path);
+  if (path.ends_with(".json")) return read_json_tokenizer(path);
   if (has_ranks(path)) return read_ranks(path, hints);
-  throw UserError(
-      "is no file of a tokenizer; legal are {}, {} with {}, *.tiktoken, and their folder",
-      kTokenizerFile, kVocab, kMerges);
-}
-
-/// merges.txt from what is in tokenizer.json.
-std::string merges_text(const ordered_json& root) {
-  std::string text = "#version: 0.2\n";
-  for (const ordered_json& merge : root.at("model").at("merges"))
-    text += fmt::format("{} {}\n", merge[0].get<std::string>(), merge[1].get<std::string>());
-  return text;
+  throw UserError("is no file of a tokenizer; legal are {}, *.tiktoken, and their folder",
+                  kTokenizerFile);
 }
 
 std::string ranks_text(const Tokenizer& tokenizer) {
@@ -241,15 +192,6 @@ std::map<std::string, std::string> hf_tokenizer_files(const Tokenizer& tokenizer
           {kTokenizerConfigFile, config.dump(2) + "\n"}};
 }
 
-NamedPaths tokenizer_paths(const std::string& path) {
-  NamedPaths all = {{"--tokenizer", path}};
-  const fs::path file = path;
-  for (const auto& [vocab, merges] : kTwoFiles)
-    if (file.filename() == vocab)
-      all.emplace_back("--tokenizer", (file.parent_path() / merges).string());
-  return all;
-}
-
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken) {
   const fs::path in = directory;
   std::error_code ignored;
@@ -257,7 +199,7 @@ void check_tokenizer_place(const std::string& directory, const NamedPaths& taken
     throw UserError(
         "--out {}: holds a model, whose tokenizer is not replaced; legal is another directory",
         directory);
-  for (const char* name : {kTokenizerFile, kTokenizerConfigFile, kVocab, kMerges, kRanks})
+  for (const char* name : {kTokenizerFile, kTokenizerConfigFile, kRanks})
     require_own_place({"--out", (in / name).string()}, taken);
 }
 
@@ -270,9 +212,6 @@ void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
   // of them are replaced.
   std::list<OutputFile> files;
   std::map<std::string, std::string> texts = hf_tokenizer_files(tokenizer);
-  const ordered_json root = tokenizer_to_json(tokenizer);
-  texts[kVocab] = root.at("model").at("vocab").dump() + "\n";
-  texts[kMerges] = merges_text(root);
   texts[kRanks] = ranks_text(tokenizer);
   for (const auto& [name, text] : texts) {
     files.emplace_back((in / name).string(), "--out");

@@ -1,5 +1,5 @@
-// Tokenizers in files of other programs: Hugging Face's tokenizer.json, GPT-2's vocab.json with
-// merges.txt, and tiktoken's files of ranks.
+// Tokenizers in files of other programs: Hugging Face's tokenizer.json, and tiktoken's files of
+// ranks.
 #pragma once
 
 #include <map>
@@ -31,15 +31,12 @@ struct TokenizerHints {
 /// @throws UserError naming the file, and what in it is not legal
 Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = {});
 
-/// (--tokenizer, file) of each file that read_tokenizer(path) may read.
-NamedPaths tokenizer_paths(const std::string& path);
-
 /// Checks that write_tokenizer(directory) replaces neither what is `taken` nor the tokenizer of a
 /// model or of a checkpoint. @throws UserError
 void check_tokenizer_place(const std::string& directory, const NamedPaths& taken);
 
-/// Makes `directory` and writes into it: tokenizer.json and tokenizer_config.json, vocab.json and
-/// merges.txt, and ranks.tiktoken. @throws UserError
+/// Makes `directory` and writes into it: tokenizer.json, tokenizer_config.json and ranks.tiktoken.
+/// @throws UserError
 void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer);
 
 /// The two files that transformers need, by name: tokenizer.json, and tokenizer_config.json, which

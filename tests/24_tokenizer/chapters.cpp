@@ -154,7 +154,6 @@ TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
         {"--load s --tokens bytes", "vocab is 300 there and 256 here"},
         {"--tokenizer t --save t", "holds tokenizer.json, which no --save has put there"},
         {"--tokenizer t --report t/tokenizer.json", "would write in --tokenizer t"},
-        {"--tokenizer t/vocab.json --report t/merges.txt", "would write in --tokenizer t/merges"},
         {"--tokenizer other --data x.bin --tokens uint16", "and the vocabulary has 280"},
         {"--tokenizer other --data x.bin --tokens uint16 --vocab 300", "the vocabulary has 280"}}) {
     const std::string data = flags.find("--data") == std::string::npos ? " --data text.txt" : "";

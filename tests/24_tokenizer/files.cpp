@@ -36,13 +36,6 @@ TEST(TokenizerFiles, EachKindIsReadAsItWasWritten) {
     expect_same(read_tokenizer(home / "t/tokenizer.json"), wanted);
     expect_same(read_tokenizer(home / "t/ranks.tiktoken", TokenizerHints{split, 259}), wanted);
   }
-  write_tokenizer(home / "t", small());
-  std::filesystem::remove(home / "t/tokenizer.json");
-  expect_same(read_tokenizer(home / "t"), small());  // vocab.json and merges.txt
-  const std::string merges = read_file(home / "t/merges.txt");
-  EXPECT_EQ(merges, "#version: 0.2\n\u0120 a\nb c\n\u0120a bc\n");
-  write_file(home / "t/merges.txt", merges.substr(merges.find('\n') + 1));
-  expect_same(read_tokenizer(home / "t"), small());  // without a line of the version
 }
 
 /// small() as JSON, in which something is changed, does not load.
@@ -129,7 +122,7 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
   EXPECT_USER_ERROR(read_tokenizer(home / "none.json"), "none.json: no such file");
   std::filesystem::create_directory(home / "empty");
   EXPECT_USER_ERROR(read_tokenizer(home / "empty"),
-                    "holds none of tokenizer.json, vocab.json with");
+                    "holds neither tokenizer.json nor *.tiktoken");
 }
 
 /// Writes a file of JSON.
@@ -180,24 +173,6 @@ TEST(TokenizerFiles, AFileSaysWhichTokenEndsAText) {
   write_json(home / "tokenizer_config.json", {{"eos_token", "<gone>"}});
   EXPECT_USER_ERROR(end(),
                     "tokenizer_config.json says that <gone> ends a text, and no added token is");
-}
-
-// OPT has no other file of a tokenizer, and CodeGen has added_tokens.json beside its vocabulary.
-TEST(TokenizerFiles, WhatLiesBesideAVocabularySaysWhichTokensAreAdded) {
-  const TempDir home;
-  Tokenizer with_end = small();
-  with_end.tokens.back() = "</s>";
-  with_end.added = {{"</s>", {.id = 259}}};
-  write_tokenizer(home / "t", with_end);
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::remove(home / (std::string("t/") + name));
-  EXPECT_FALSE(read_tokenizer(home / "t").end_of_text);
-  write_json(home / "t/special_tokens_map.json", {{"eos_token", "</s>"}, {"bos_token", "</s>"}});
-  write_json(home / "t/added_tokens.json", {{"   ", 260}});
-  const Tokenizer read = read_tokenizer(home / "t");
-  EXPECT_EQ(read.end_of_text, 259);
-  EXPECT_TRUE(read.is_special(259));
-  EXPECT_EQ(read.added.at("   "), (AddedToken{.id = 260, .special = false, .normalized = true}));
 }
 
 TEST(TokenFiles, MegatronsIndex) {
