@@ -109,7 +109,7 @@ arm64() {
   local tree=$folder/arm64_tree
   local packages=libc6-dev,linux-libc-dev,libstdc++-12-dev,libgcc-12-dev,libboost-context-dev
   packages+=,libboost1.74-dev,libboost-context1.74-dev
-  packages+=,libgtest-dev,libfmt-dev,libxxhash-dev,libzstd-dev,libhwy-dev,libcli11-dev,nlohmann-json3-dev,librandom123-dev
+  packages+=,libgtest-dev,libfmt-dev,libxxhash-dev,libhwy-dev,libcli11-dev,nlohmann-json3-dev,librandom123-dev
   install debootstrap g++-aarch64-linux-gnu qemu-user-static || { tell 1 arm64 "no cross compiler"; return; }
   if [[ ! -e $tree/done ]]; then
     # Unpacked, not configured: that would take qemu long, and files are all that is needed.

@@ -10,7 +10,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache git)
-libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libzstd-dev
+libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev
   librandom123-dev libboost-context-dev)
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format lld python3 bible-kjv strace)
@@ -45,12 +45,12 @@ esac
 if ! command -v apt-get >/dev/null; then
   echo "setup.sh: no apt-get here, so nothing is installed. By hand: a C++20 compiler (GCC 12 or Clang 16, or
 newer), CMake 3.22, Ninja, pkg-config, Python 3; Highway, CLI11, nlohmann-json, fmt, xxHash, Random123,
-Boost.Context, GoogleTest; for more than threads Open MPI, for compressed documents Zstandard, for benchmarks Google Benchmark. Then
+Boost.Context, GoogleTest; for more than threads Open MPI, for benchmarks Google Benchmark. Then
 cmake --preset cpu && cmake --build --preset cpu. Names of packages for Fedora and Homebrew (not tried):
   dnf install gcc-c++ cmake ninja-build pkgconf-pkg-config python3 highway-devel cli11-devel json-devel
-    fmt-devel xxhash-devel libzstd-devel Random123-devel boost-devel gtest-devel openmpi-devel
+    fmt-devel xxhash-devel Random123-devel boost-devel gtest-devel openmpi-devel
     google-benchmark-devel
-  brew install gcc cmake ninja pkg-config python highway cli11 nlohmann-json fmt xxhash zstd random123 boost
+  brew install gcc cmake ninja pkg-config python highway cli11 nlohmann-json fmt xxhash random123 boost
     googletest open-mpi google-benchmark" >&2
   exit 2
 fi

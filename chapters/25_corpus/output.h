@@ -13,21 +13,17 @@
 #include "chapters/25_corpus/rules.h"
 #include "common/checksum.h"
 #include "common/data/line_files.h"
-#include "common/data/zstd.h"
 #include "common/json.h"
 #include "common/json_document.h"
 #include "common/output_file.h"
 
 namespace ladder {
 
-/// A file of lines; one named *.zst is compressed.
+/// A file of lines.
 class LineWriter {
  public:
   /// @throws UserError as OutputFile
-  LineWriter(const std::string& path, const std::string& flag)
-      : file_(path, flag), packs_(is_zstd(path)) {
-    if (packs_) zstd_frame("");  // throws now, not at the end, if this build has no Zstandard
-  }
+  LineWriter(const std::string& path, const std::string& flag) : file_(path, flag) {}
   void write(std::string_view line) {
     buffer_ += line;
     buffer_ += '\n';
@@ -46,11 +42,10 @@ class LineWriter {
  private:
   static constexpr size_t kAtATime = size_t{1} << 20;
   void flush() {
-    if (!buffer_.empty()) file_.write(packs_ ? zstd_frame(buffer_) : buffer_);
+    if (!buffer_.empty()) file_.write(buffer_);
     buffer_.clear();
   }
   OutputFile file_;
-  bool packs_;
   std::string buffer_;
 };
 

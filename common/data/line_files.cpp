@@ -1,6 +1,7 @@
 #include "common/data/line_files.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "common/error.h"
@@ -8,27 +9,7 @@
 namespace ladder {
 namespace {
 
-constexpr size_t kBytesAtATime = size_t{1} << 18;
-
-class PlainSource : public ByteSource {
- public:
-  explicit PlainSource(const InputFile& file) : file_(file) {}
-  size_t read(std::span<std::byte> out) override {
-    const auto bytes = std::min(std::ssize(out), file_.size() - at_);
-    file_.read(at_, out.first(static_cast<size_t>(bytes)));
-    at_ += bytes;
-    return static_cast<size_t>(bytes);
-  }
-
- private:
-  const InputFile& file_;
-  int64_t at_ = 0;
-};
-
-std::unique_ptr<ByteSource> source_of(const InputFile& file) {
-  if (is_zstd(file.path())) return zstd_source(file);
-  return std::make_unique<PlainSource>(file);
-}
+constexpr int64_t kBytesAtATime = int64_t{1} << 18;
 
 /// Finds the lines of `part.text`. The last line may lack its newline.
 void cut_lines(LinePart& part, int64_t longest) {
@@ -48,9 +29,9 @@ LineFiles::LineFiles(const std::vector<std::string>& paths, std::string_view fla
 }
 
 void LineFiles::rewind() {
-  source_.reset();
   left_over_.clear();
   file_ = 0;
+  at_ = 0;
   number_ = 1;
   ordinal_ = 0;
 }
@@ -62,10 +43,12 @@ std::string LineFiles::name_of(const LinePart& part, size_t line) const {
 
 /// Appends bytes of the open file. @return false if it has no more
 bool LineFiles::fill(std::string& text) {
+  const InputFile& file = files_[file_];
+  const int64_t bytes = std::min(kBytesAtATime, file.size() - at_);
   const size_t before = text.size();
-  text.resize(before + kBytesAtATime);
-  const size_t bytes = source_->read(std::as_writable_bytes(std::span(text).subspan(before)));
-  text.resize(before + bytes);
+  text.resize(before + static_cast<size_t>(bytes));
+  file.read(at_, std::as_writable_bytes(std::span(text).subspan(before)));
+  at_ += bytes;
   return bytes > 0;
 }
 
@@ -83,7 +66,6 @@ bool LineFiles::next(LinePart& part) {
   part.text.clear();
   part.lines.clear();
   for (; file_ < files_.size(); ++file_, number_ = 1) {
-    if (!source_) source_ = source_of(files_[file_]);
     part.text = std::exchange(left_over_, "");
     bool has_end = part.text.find('\n') != std::string::npos;
     do {
@@ -102,7 +84,7 @@ bool LineFiles::next(LinePart& part) {
     }
     cut_lines(part, longest_);
     if (!part.lines.empty()) break;
-    source_.reset();
+    at_ = 0;
   }
   part.file = file_;
   part.number = number_;

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/data/zstd.h"
 #include "common/input_file.h"
 
 namespace ladder {
@@ -31,7 +29,7 @@ struct LinePart {
   }
 };
 
-/// Files of lines. Files named *.zst are compressed.
+/// Files of lines.
 class LineFiles {
  public:
   /// @param flag    the flag that gave the paths, for messages
@@ -54,7 +52,7 @@ class LineFiles {
   std::vector<InputFile> files_;
   int64_t longest_;
   size_t file_ = 0;
-  std::unique_ptr<ByteSource> source_;
+  int64_t at_ = 0;         ///< in the file
   std::string left_over_;  ///< the beginning of a line
   int64_t number_ = 1, ordinal_ = 0;
 };

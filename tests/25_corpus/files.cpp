@@ -44,16 +44,10 @@ TEST_F(CorpusFiles, LinesAreWholeWhereverAPartEnds) {
   want.emplace_back("the end");
   want.emplace_back("b");
   text += "the end";
-  std::string packed;
-  for (size_t at = 0; at < text.size(); at += 700001)
-    packed += zstd_frame(std::string_view(text).substr(at, 700001));
-  for (const std::string& first : {write("a", text), write("a.zst", packed)}) {
-    LineFiles files({first, write("none", ""), write("none.zst", ""), write("b", "b\n")}, "--data",
-                    1 << 30);
-    EXPECT_EQ(lines(files), want);
-    files.rewind();
-    EXPECT_EQ(lines(files), want);
-  }
+  LineFiles files({write("a", text), write("none", ""), write("b", "b\n")}, "--data", 1 << 30);
+  EXPECT_EQ(lines(files), want);
+  files.rewind();
+  EXPECT_EQ(lines(files), want);
 }
 
 TEST_F(CorpusFiles, ALongLineIsPassedOverInSmallMemory) {
@@ -65,18 +59,6 @@ TEST_F(CorpusFiles, ALongLineIsPassedOverInSmallMemory) {
   }
   LineFiles files({write("a", "a\n" + too_long + "\nb\nc\nlong\n")}, "--data", 3);
   EXPECT_EQ(lines(files), (std::vector<std::string>{"a", "<long>", "b", "c", "<long>"}));
-}
-
-TEST_F(CorpusFiles, ZstandardsFilesAreRefusedWhenTheyAreBroken) {
-  const std::string whole = zstd_frame(std::string(3000, 'a') + "\n");
-  for (const auto& [bytes, says] : {std::pair<std::string, const char*>{
-                                        whole.substr(0, whole.size() - 3), "ends in the middle"},
-                                    {"no frame", "is not what Zstandard has written"}}) {
-    LineFiles files({write("x.zst", bytes)}, "--data", 1 << 30);
-    const std::string wrong = user_error([&] { lines(files); });
-    EXPECT_NE(wrong.find(says), std::string::npos) << wrong;
-    EXPECT_NE(wrong.find("--data "), std::string::npos) << wrong;
-  }
 }
 
 TEST(JsonDocuments, AreReadOrSayWhatIsWrong) {

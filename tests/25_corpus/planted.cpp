@@ -174,18 +174,6 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
       "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
 }
 
-TEST_F(Corpus, CompressedFilesHoldTheSame) {
-  const Ended plain = call("25_corpus", "--data all.jsonl --out o.jsonl --dedup near");
-  const Ended packed = run("25_corpus", words("--data all.jsonl --out o.jsonl.zst --dedup near"));
-  if (packed.err.find("no Zstandard") != std::string::npos)
-    GTEST_SKIP() << "no Zstandard in this build";
-  EXPECT_LT(read("o.jsonl.zst").size(), read("o.jsonl").size());
-  EXPECT_EQ(kept_set(packed), kept_set(plain));
-  EXPECT_EQ(kept_set(call("25_corpus", "--data o.jsonl.zst --out p.jsonl --ranks 2")),
-            kept_set(plain));
-  EXPECT_EQ(read("p.jsonl"), read("o.jsonl"));
-}
-
 TEST_F(Corpus, HeldOutTextIsRemoved) {
   Planter planter;
   const std::vector<std::string> test = planter.words(60);
