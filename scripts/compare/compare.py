@@ -19,7 +19,7 @@ import chapter_tree  # noqa: E402
 from measure import commit, machine  # noqa: E402
 from rows import REFERENCE, rows  # noqa: E402
 from runs import (ROOT, TIMED_STEPS, Refused, RunError, judge, program, run_row, seen_from_root,  # noqa: E402
-                  time_in_turns, write_table)
+                  time_in_turns)
 
 # Of the text: so short that the validation at the end of each run takes less than its steps.
 EXCERPT = 1 << 16
@@ -193,7 +193,6 @@ def main(words):
         if not reference.times:
             print(f"compare.sh: {error}", file=sys.stderr)
             return 1
-    write_table(args.out / "runs.csv", runs)
     page = args.out / "index.html"
     page.write_text(html(runs, left_out, faults, about(args, words, reference.report["model"])), encoding="utf-8")
 

@@ -142,7 +142,7 @@ def html(runs, left_out, faults, about):
             "micro-batch. Tensor parallelism sends activations four times a layer, a pipeline "
             "only where two stages meet."), traffic))
     body += [commands(runs),
-             "<footer>The first table as a file: <a href='runs.csv'>runs.csv</a>; reports and traces of all runs lie in "
+             "<footer>Reports and traces of all runs lie in "
              "<a href='runs/'>runs/</a>. What a rank "
              "sends is that of a step, in the table the mean over ranks: half the difference of a "
              "run of one step and one of three, so that nothing but steps is in it. Time leaves out "

@@ -1,6 +1,5 @@
 """Runs the rows, one after the other, and keeps what each of them reports. Times are taken in turns."""
 
-import csv
 import json
 import math
 import shlex
@@ -178,19 +177,3 @@ def judge(runs):
     for run in runs:
         run.difference = difference(reference.trace, run.trace)
         run.speeds = [a / b for a, b in zip(reference.times, run.times)] or [1.0]
-
-
-def write_table(path, runs):
-    """The figures of the page, for spreadsheets; more is in the reports and traces beside it."""
-    layout = ("ranks", "tp", "cp", "dp", "replicas", "pp", "threads", "micro_batch")
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["row", "title", *layout, "step_ms_median", "speed_to_06", "speed_least", "speed_most",
-                        "peak_bytes", "state_bytes", "sent_bytes_per_step", "bubble_theory", "bubble_measured",
-                        "final_loss", "same_bits", "command"])
-        for run in runs:
-            speeds = (run.speed, min(run.speeds), max(run.speeds))
-            table.writerow([run.row.key, run.row.title, *(run.report["layout"][name] for name in layout), run.ms,
-                            *(f"{speed:.4f}" for speed in speeds), run.peak, run.states, round(run.sent),
-                            run.bubble.get("theory", ""),
-                            run.bubble.get("measured", ""), run.losses[-1], run.verdict == "same", run.command])
