@@ -46,11 +46,7 @@ std::string minutes(double seconds) {
 }  // namespace
 
 Log::Log(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
-    : options_(options),
-      plan_(std::move(plan)),
-      arena_(arena),
-      ctx_(ctx),
-      comm_(comm) {
+    : options_(options), plan_(std::move(plan)), arena_(arena), ctx_(ctx), comm_(comm) {
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
@@ -108,11 +104,10 @@ void Log::end_step(const StepRecord& record) {
   if (!line_due(done, all)) return;
   const double bits = bits_per_byte(record.loss, last_over_);  // 0: not known
   const double a_step = seconds_ / static_cast<double>(step_ms_.size());
-  note(fmt::format("step {:>{}}/{}  loss {}{}  {:.0f} tokens/s  {} left", done,
-                   fmt::formatted_size("{}", all), all, loss_text(record.loss),
-                   bits > 0 ? fmt::format(", {:.3f} bits/byte", bits) : "",
-                   static_cast<double>(tokens_) / seconds_,
-                   minutes(a_step * static_cast<double>(all - done))));
+  note(fmt::format(
+      "step {:>{}}/{}  loss {}{}  {:.0f} tokens/s  {} left", done, fmt::formatted_size("{}", all),
+      all, loss_text(record.loss), bits > 0 ? fmt::format(", {:.3f} bits/byte", bits) : "",
+      static_cast<double>(tokens_) / seconds_, minutes(a_step * static_cast<double>(all - done))));
 }
 
 void Log::note(std::string_view line) const {

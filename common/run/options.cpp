@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 // Larger than any run.
 constexpr int64_t kMaxBatch = 1 << 20;
-constexpr int64_t kBytes = 256;  // that a text can have
+constexpr int64_t kByteVocab = 256;  // that a text can have
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxTimeout = 1'000'000;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
@@ -57,12 +57,9 @@ void check_plan(const RunOptions& o) {
 void check_files(const RunOptions& o) {
   std::error_code ignored;
   const fs::file_status load = fs::status(o.load, ignored);
-  NamedPaths taken = {{"--tokenizer", o.tokenizer},
-                      {"--data", o.data},
-                      {"--data", DocumentFile::index_of(o.data)},
-                      {"--config", o.config_file},
-                      {"--load", o.load},
-                      {"--save", o.save}};
+  NamedPaths taken = {
+      {"--tokenizer", o.tokenizer}, {"--data", o.data}, {"--data", DocumentFile::index_of(o.data)},
+      {"--config", o.config_file},  {"--load", o.load}, {"--save", o.save}};
   if (fs::is_regular_file(load))
     taken.emplace_back("--load", (fs::path(o.load).parent_path() / kConfigFile).string());
   o.check_outputs(taken);
@@ -290,7 +287,7 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
                         .top_k = top_k,
                         .seed = seed,
                         .seq_len = gpt.seq_len,
-                        .vocab = format.bytes() ? kBytes : gpt.vocab,
+                        .vocab = format.bytes() ? kByteVocab : gpt.vocab,
                         .bytes = format.bytes()};
   if (!text_tokenizer || options.bytes) return options;
   options.vocab = text_tokenizer->tokenizer.vocab();

@@ -42,8 +42,7 @@ std::map<std::string, FileSum> files_from(const json& manifest) {
 Manifest from_text(const std::string& text) {
   json value = parse_json(text);
   const auto format = value.at("format").get<std::string>();
-  if (format != kFormat)
-    throw UserError("its format is {}; legal is {}", shown(format), kFormat);
+  if (format != kFormat) throw UserError("its format is {}; legal is {}", shown(format), kFormat);
   value.erase("xxh3");
   if (sealed(value) != text) throw UserError("it is damaged");
   try {
@@ -51,9 +50,7 @@ Manifest from_text(const std::string& text) {
   } catch (const UserError& e) {
     throw UserError("its step: {}", e.what());
   }
-  return {.model = value.at("model"),
-          .state = value.at("state"),
-          .files = files_from(value)};
+  return {.model = value.at("model"), .state = value.at("state"), .files = files_from(value)};
 }
 
 }  // namespace

@@ -121,8 +121,7 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
   refused("", "no token is the byte 0; a byte-level tokenizer has all 256");
   EXPECT_USER_ERROR(read_tokenizer(home / "none.json"), "none.json: no such file");
   std::filesystem::create_directory(home / "empty");
-  EXPECT_USER_ERROR(read_tokenizer(home / "empty"),
-                    "holds neither tokenizer.json nor *.tiktoken");
+  EXPECT_USER_ERROR(read_tokenizer(home / "empty"), "holds neither tokenizer.json nor *.tiktoken");
 }
 
 /// Writes a file of JSON.

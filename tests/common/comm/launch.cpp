@@ -60,9 +60,7 @@ const Case kCases[] = {
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
       {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}},
      {true, 8, 4, 7, 3}},
-    {"a job script of Slurm",
-     {{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}},
-     {false, 1, 1, 0, 0}},
+    {"a job script of Slurm", {{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}}, {false, 1, 1, 0, 0}},
     {"srun with PMIx on two machines",
      {{"SLURM_NTASKS", "8"},  // of the job; the step has more to say
       {"SLURM_STEP_NUM_TASKS", "16"},
