@@ -93,6 +93,30 @@ INSTANTIATE_TEST_SUITE_P(Hf, AnyFamily,
                            return std::string(hf_config(test.param).at("model_type"));
                          });
 
+// A key of config.json has the value of this model, or changes nothing that is computed.
+TEST_P(AnyFamily, EveryKeyOfTheConfigMustAgree) {
+  const std::set<std::string> free = {"architectures",
+                                      "attention_dropout",
+                                      "attn_pdrop",
+                                      "bos_token_id",
+                                      "embd_pdrop",
+                                      "eos_token_id",
+                                      "resid_pdrop",
+                                      "max_position_embeddings",
+                                      "torch_dtype",
+                                      "tie_word_embeddings",
+                                      "reorder_and_upcast_attn"};
+  for (const auto& [key, value] : config_.items()) {
+    nlohmann::json other = "other";
+    if (value.is_boolean()) other = !value.get<bool>();
+    if (value.is_number()) other = value.get<double>() + 1;
+    if (value.is_number_integer()) other = value.get<int64_t>() + 1;
+    const std::string says = refusal(key, other);
+    EXPECT_EQ(says.empty(), free.contains(key)) << key << ": " << says;
+    EXPECT_TRUE(says.empty() || says.find(key + " is " + other.dump()) != says.npos) << says;
+  }
+}
+
 TEST_P(AnyFamily, RoundTripAndPaddingIsZero) {
   expect_loads(path_);
   expect_loads(dir_.path());
