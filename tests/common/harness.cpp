@@ -89,16 +89,6 @@ TEST(JoinedTrace, IsOneOnlyIfTheSecondGoesOnWhereTheFirstEnds) {
   EXPECT_FALSE(is_whole(joined(b, a)));
 }
 
-TEST(ParseTrace, TakesTheLinesOfTheDesign) {
-  const auto steps = parse_trace(
-      R"({"step":7,"loss":"0x1p+2","grad_norm":"0x1p+3","lr":"0x1p-9","param_hash":"0000000000000001"})"
-      "\n");
-  ASSERT_EQ(steps.size(), 1U);
-  EXPECT_TRUE(is_whole({.range = {7, 8}, .steps = steps}));
-  EXPECT_ANY_THROW(parse_trace("{\"step\":7}\n"));
-  EXPECT_ANY_THROW(parse_trace("step 7\n"));
-}
-
 TEST(AsPredicted, SeesABytesDifferenceAndWhatIsMissing) {
   nlohmann::json right{{"layout", {{"ranks", 1}}},
                        {"extra", {{"sent", {{"predicted", 1}, {"measured", 1}}}}}};
@@ -112,20 +102,6 @@ TEST(AsPredicted, SeesABytesDifferenceAndWhatIsMissing) {
   EXPECT_FALSE(as_predicted(lost));
   other["extra"]["sent"]["measured"] = 2;
   EXPECT_FALSE(as_predicted(other));
-}
-
-TEST(Chapters, FollowTheTree) {
-  const auto has = [](const std::vector<std::string>& chapters, std::string_view name) {
-    return std::count(chapters.begin(), chapters.end(), name) == 1;
-  };
-  const std::vector<std::string> from = chapters_from("07_ddp"), alone = chapters_of_one_rank();
-  EXPECT_EQ(from.front(), "07_ddp");
-  EXPECT_TRUE(has(from, "13_3d_parallel"));
-  EXPECT_FALSE(has(from, "06_checkpointing"));
-  EXPECT_FALSE(has(from, "11_tensor_parallel"));
-  EXPECT_TRUE(has(alone, "06_checkpointing"));
-  for (const std::string& chapter : from) EXPECT_FALSE(has(alone, chapter)) << chapter;
-  EXPECT_THROW(chapters_from("99_magic"), std::logic_error);
 }
 
 const std::vector<Factor> kFactors = {{"--a 0", "--a 1", "--a 2"},
@@ -158,11 +134,6 @@ TEST(Pairwise, WhatIsIllegalIsNotChosenAndWhatIsLeftIs) {
   for (const size_t b : {1, 2, 3}) EXPECT_FALSE(meet(rows, 0, 2, 1, b));
   for (const size_t d : {0, 1, 2}) EXPECT_TRUE(meet(rows, 0, 2, 3, d));
   for (const size_t b : {1, 2, 3}) EXPECT_TRUE(meet(rows, 0, 1, 1, b));
-}
-
-TEST(Pairwise, FlagsOfARow) {
-  EXPECT_EQ(flags_of(kFactors, {2, 0, 0, 1}), "--a 2 --b 0  --d 1 ");
-  EXPECT_EQ(flags_of(kFactors, {0, 3, 1, 2}), "--a 0 --b 3 --c --d 2 ");
 }
 
 }  // namespace

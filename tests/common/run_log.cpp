@@ -172,28 +172,6 @@ TEST_F(Running, TimelineOfAThreadBeside) {
   EXPECT_EQ(events_.size(), 1u);
 }
 
-TEST_F(Running, ScreenShowsPlanProgressAndTable) {
-  options_.eval_every = 2;
-  const std::string screen = run(2);
-  for (const char* part :
-       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000, 2.885 bits/byte", "a note\n",
-        "step 1: validation loss 2.5000, perplexity 12.18, 3.6067 bits/byte\n", "tokens/s",
-        "perplexity                  4.482\nbits per byte              2.1640\n", "some\\x1btext",
-        "  Param                        40             40", "\\xc2\\x9b, \xc3\xa4"})
-    EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
-}
-
-TEST_F(Running, ALongRunPrintsAFewLinesAndAQuietOneNone) {
-  options_.steps = 1999;
-  const std::string screen = run(2);
-  const auto lines = std::count(screen.begin(), screen.end(), '\n');
-  EXPECT_GT(lines, 30);
-  EXPECT_LT(lines, 45);
-  options_.quiet = true;
-  EXPECT_EQ(run(2), "");
-  EXPECT_FALSE(read_file(options_.report).empty());
-}
-
 TEST_F(Running, NanIsShownAndReported) {
   const std::string screen = run(-NAN);  // as x86 computes it
   EXPECT_NE(screen.find("loss nan"), std::string::npos);

@@ -101,26 +101,5 @@ TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
   EXPECT_GT(done, 0);
 }
 
-TEST(Timeline, RowsOfAllRanksInMicroseconds) {
-  const std::vector<Event> a = {{"a", 5000, 7500}}, b = {{"b", 6000, 6001}};
-  const std::vector<StepStart> steps = {{7, 5000}, {8, 5500}};
-  const auto rank = [&](const std::vector<TimelineRow>& rows) { return rows_json(rows, steps); };
-  const std::vector<json> ranks = {rank({{"rank 0", a}}),
-                                   rank({{"rank 1", b}, {"rank 1, beside", {}}})};
-  const json events = json::parse(timeline_json(ranks))["traceEvents"];
-  std::vector<json> expected;
-  for (const char* text :
-       {R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"rank 0"}})",
-        R"({"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"rank 0"}})",
-        R"({"name":"a","ph":"X","pid":1,"tid":1,"ts":0.0,"dur":2.5,"args":{"step":7}})",
-        R"({"name":"process_name","ph":"M","pid":2,"tid":2,"args":{"name":"rank 1"}})",
-        R"({"name":"thread_name","ph":"M","pid":2,"tid":2,"args":{"name":"rank 1"}})",
-        R"({"name":"b","ph":"X","pid":2,"tid":2,"ts":1.0,"dur":0.001,"args":{"step":8}})",
-        R"({"name":"thread_name","ph":"M","pid":2,"tid":3,"args":{"name":"rank 1, beside"}})"})
-    expected.push_back(json::parse(text));
-  EXPECT_EQ(events, json(expected));
-  EXPECT_TRUE(json::parse(timeline_json({}))["traceEvents"].empty());
-}
-
 }  // namespace
 }  // namespace ladder
