@@ -304,8 +304,8 @@ void run(const Options& o) {
   PackedText text(o.run.text(layout.gpt), o.packing);
   Memory m{o, layout};
   Run run(o.run, plan, m.arena, m.ctx);
-  run.log.count_targets_with(
-      text.targets());  // for bits per byte: documents need a count of their own
+  // For bits per byte: documents need a count of their own.
+  run.log.count_targets_with(text.targets());
   train(o, layout, m, text, run);
   m.scaler.report(run.log.extra());
   report_packing(run.log, m.packed, layout.gpt.seq_len);
