@@ -157,26 +157,48 @@ struct InOrder {
   static __device__ void wait(Part& /*sums*/) {}
 };
 
-/// The shared memory of a thread block: the tiles that it owns, two stages of two tiles of
+/// Where the second stage of partners lies: so many tiles behind the first. OverOwned: in the place
+/// of the owned rows, which the engine keeps in registers. None: there is one stage, which is
+/// filled again when everyone is done with it.
+enum class SecondStage : int8_t { Behind = 2, OverOwned = -2, None = 0 };
+
+/// The shared memory of a thread block: the tiles that it owns, up to two stages of two tiles of
 /// partners, and what the engine needs for itself.
 template <class E, int kOwnedTiles>
 class Room {
  public:
   using Cell = typename E::Cell;
+  static constexpr int kToSecond = static_cast<int>(E::kSecondStage);
+  static constexpr int kPlaces = kToSecond > 0 ? 2 : 1;  ///< of stages alone
+  static_assert(kToSecond >= 0 || 2 * E::kPartners <= kOwnedTiles * E::kOwned);
   static constexpr int kBytes =
       static_cast<int>(sizeof(Cell)) *
-      ((kOwnedTiles * E::kOwned + 4 * E::kPartners) * E::kStride + E::kExchange);
+      ((kOwnedTiles * E::kOwned + 2 * kPlaces * E::kPartners) * E::kStride + E::kExchange);
 
   explicit __device__ Room(Cell* base) : base_(base) {}
   __device__ Cell* owned(int tile) const { return base_ + tile * E::kOwned * E::kStride; }
   __device__ Cell* partners(int stage, int tile, int row = 0) const {
-    return owned(kOwnedTiles) + ((2 * stage + tile) * E::kPartners + row) * E::kStride;
+    return owned(kOwnedTiles) + ((kToSecond * stage + tile) * E::kPartners + row) * E::kStride;
   }
-  __device__ Cell* exchange() const { return partners(2, 0); }
+  __device__ Cell* exchange() const { return partners(0, 2 * kPlaces); }
 
  private:
   Cell* base_;
 };
+
+/// Begins the turn of the partners from `at` on: waits until they are in `stage`. fetch(partner,
+/// stage) starts to copy the next partners, or, where there is no second stage, those of this turn.
+template <class E, class F>
+__device__ void begin_turn(int at, int begin, int end, int stage, F&& fetch) {
+  constexpr bool kAhead = E::kSecondStage != SecondStage::None;
+  if (!kAhead && at > begin) {
+    __syncthreads();  // everyone is done with the partners before
+    fetch(at, stage);
+  }
+  E::template wait_for_copies<0>();
+  __syncthreads();  // this stage is there, and everyone is done with the other
+  if (kAhead && at + E::kPartners < end) fetch(at + E::kPartners, stage ^ 1);
+}
 
 /// Some queries and some keys. A pair counts if the query sees the key.
 struct Pairs {

@@ -12,6 +12,10 @@ namespace {
 template <class T, int kHS>
 using BackwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 16>;
 
+/// In less shared memory: 16 partners a stage. One strip a warp, for 128 channels.
+template <class T, int kHS>
+using SmallBackwardMma = Mma<T, kHS, 1, 8, 16, 16>;
+
 }  // namespace
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
@@ -21,7 +25,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
   clear_padding_of(ctx, {dqkv});
   if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
     return hopper->attention_backward(ctx, s, dqkv, dout, qkv, out, lse);
-  with_engine<BackwardMma>(qkv.dtype, s.HS, [&]<class E>(Type<E>) {
+  with_engine<BackwardMma, SmallBackwardMma>(ctx, qkv.dtype, s.HS, [&]<class E>(Type<E>) {
     attend_backward<E>(ctx, s, dqkv, dout, qkv, out, lse);
   });
 }
@@ -33,7 +37,7 @@ void attention_piece_backward(const Ctx& ctx, Tensor dq, Tensor dkv, Tensor dout
   check_aligned({dq, dkv, dout, q, kv, out});
   if (const Hopper* hopper = hopper_for(ctx, q.dtype, s.HS))
     return hopper->attention_piece_backward(ctx, s, dq, dkv, dout, q, kv, out, lse, place);
-  with_engine<BackwardMma>(q.dtype, s.HS, [&]<class E>(Type<E>) {
+  with_engine<BackwardMma, SmallBackwardMma>(ctx, q.dtype, s.HS, [&]<class E>(Type<E>) {
     attend_piece_backward<E>(ctx, s, dq, dkv, dout, q, kv, out, lse, place);
   });
 }

@@ -1,13 +1,18 @@
-// Chooses the engine of attention by dtype and channels.
+// Chooses the engine of attention by dtype, channels and shared memory.
 #pragma once
 
 #include <initializer_list>
 
 #include "kernels/cuda/attention_fma.h"
 #include "kernels/cuda/attention_mma.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/table.h"
 
 namespace ladder::LADDER_CUDA {
+
+/// What a block can have on an A100, and more than that on an H100. Where it has less, which is 99
+/// KiB on GPUs from sm_80 on, large heads take engines that need less. The bits are the same.
+constexpr int64_t kMuchShared = 163 << 10;
 
 /// Tensor cores are fed 16 bytes at a time.
 inline void check_aligned(std::initializer_list<Tensor> tensors) {
@@ -17,20 +22,23 @@ inline void check_aligned(std::initializer_list<Tensor> tensors) {
 }
 
 /// Calls f(Type<E>{}) with engine E. Tensor cores take 16-bit elements and heads of 16, 32, 64 or
-/// 128 channels: MmaOf<T, HS>. Fma takes all other heads of up to 128 channels.
-template <template <class, int> class MmaOf, class F>
-void with_engine(Dtype dtype, int64_t HS, F&& f) {
+/// 128 channels: MmaOf<T, HS>, or SmallMmaOf. Fma takes all other heads of up to 128 channels.
+template <template <class, int> class MmaOf, template <class, int> class SmallMmaOf, class F>
+void with_engine(const Ctx& ctx, Dtype dtype, int64_t HS, F&& f) {
   CHECK(HS <= kMaxHead, "cuda attends with heads of at most {} channels, not {}", kMaxHead, HS);
+  const bool small = device_of(ctx).max_shared_bytes() < kMuchShared;
   dispatch(dtype, [&]<class T>(Type<T>) {
     if constexpr (sizeof(T) == 2) {
       if (HS == 16) return f(Type<MmaOf<T, 16>>{});
       if (HS == 32) return f(Type<MmaOf<T, 32>>{});
       if (HS == 64) return f(Type<MmaOf<T, 64>>{});
+      if (HS == 128 && small) return f(Type<SmallMmaOf<T, 128>>{});
       if (HS == 128) return f(Type<MmaOf<T, 128>>{});
     }
     if (HS <= 16) return f(Type<Fma<T, 16>>{});
     if (HS <= 32) return f(Type<Fma<T, 32>>{});
     if (HS <= 64) return f(Type<Fma<T, 64>>{});
+    if (small) return f(Type<SmallFma<T, 128>>{});
     return f(Type<Fma<T, 128>>{});
   });
 }

@@ -26,6 +26,7 @@ struct Fma : NaturalExponents, InOrder {
   static constexpr int kStride = kPad + 1;
   static constexpr int kWeightStride = kPartners + 1;
   static constexpr int kExchange = kOwned * kWeightStride;
+  static constexpr SecondStage kSecondStage = SecondStage::Behind;
   static constexpr int kNeighbors =
       1;  ///< neighbors of a row in one access: rows may begin anywhere
 
@@ -119,6 +120,35 @@ struct Fma : NaturalExponents, InOrder {
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
       for (int c = 0; c < Part::kColumns; ++c) part(r, c) = fmaf(left[r], right[c], part(r, c));
+  }
+};
+
+/// The same in less shared memory: one stage of partners, and no exchange.
+template <class T, int kPad>
+struct SmallFma : Fma<T, kPad> {
+  using Base = Fma<T, kPad>;
+  using Base::kRows, Base::kStride, Base::column;
+  using typename Base::Scores, typename Base::Sums;
+  static constexpr int kExchange = 0;
+  static constexpr SecondStage kSecondStage = SecondStage::None;
+
+  /// The same sum. Each lane of half a warp in turn passes its weights to the others.
+  static __device__ void start_accumulate(Sums& sums, Scores& weights, const float* partners,
+                                          float*) {
+#pragma unroll
+    for (int c = 0; c < Scores::kColumns; ++c)
+#pragma unroll 4
+      for (int lane = 0; lane < 16; ++lane, partners += kStride) {
+        float left[kRows];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) left[r] = __shfl_sync(kAllLanes, weights(r, c), lane, 16);
+#pragma unroll
+        for (int d = 0; d < Sums::kColumns; ++d) {
+          const float right = partners[column(d)];
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) sums(r, d) = fmaf(left[r], right, sums(r, d));
+        }
+      }
   }
 };
 

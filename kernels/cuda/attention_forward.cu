@@ -13,6 +13,12 @@ namespace {
 template <class T, int kHS>
 using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 64>;
 
+/// The same in less shared memory.
+template <class T, int kHS>
+struct SmallForwardMma : ForwardMma<T, kHS> {
+  static constexpr SecondStage kSecondStage = SecondStage::OverOwned;
+};
+
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
@@ -21,8 +27,8 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
   clear_padding_of(ctx, {out, lse});
   if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
     return hopper->attention_forward(ctx, s, out, lse, qkv);
-  with_engine<ForwardMma>(qkv.dtype, s.HS,
-                          [&]<class E>(Type<E>) { attend_forward<E>(ctx, s, out, lse, qkv); });
+  with_engine<ForwardMma, SmallForwardMma>(
+      ctx, qkv.dtype, s.HS, [&]<class E>(Type<E>) { attend_forward<E>(ctx, s, out, lse, qkv); });
 }
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
@@ -32,7 +38,7 @@ void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tenso
   check_aligned({o, q, kv});
   if (const Hopper* hopper = hopper_for(ctx, q.dtype, s.HS))
     return hopper->attention_piece_forward(ctx, s, o, m, l, q, kv, place);
-  with_engine<ForwardMma>(q.dtype, s.HS, [&]<class E>(Type<E>) {
+  with_engine<ForwardMma, SmallForwardMma>(ctx, q.dtype, s.HS, [&]<class E>(Type<E>) {
     attend_piece_forward<E>(ctx, s, o, m, l, q, kv, place);
   });
 }

@@ -141,9 +141,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     owned = E::owned(room.owned(0));
   }
   for (int key = 0, stage = 0; key < end; key += E::kPartners, stage ^= 1) {
-    E::template wait_for_copies<0>();
-    __syncthreads();  // this stage is there, and everyone is done with the other
-    if (key + E::kPartners < end) fetch(key + E::kPartners, stage ^ 1);
+    begin_turn<E>(key, 0, end, stage, fetch);
     if (mine >= run.count) continue;
 #pragma unroll
     for (int slice = 0; slice < E::kPartners; slice += E::kSlice) {

@@ -45,6 +45,7 @@ struct Mma : PowersOfTwo, InOrder {
   /// start 16 bytes apart modulo 128, and no two lanes ask for the same banks.
   static constexpr int kStride = kHS + 8;
   static constexpr int kExchange = 0;
+  static constexpr SecondStage kSecondStage = SecondStage::Behind;
   static constexpr int kBlocks = 256 / kThreads;  ///< an SM holds: a thread has 255 registers
   static constexpr int kNeighbors = 8;            ///< neighbors of a row in one access of 16 bytes
 

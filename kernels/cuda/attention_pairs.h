@@ -97,9 +97,7 @@ __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const Query
     if (!kKeys) own[r] = statistics[first + E::row(r)];
 
   for (int partner = begin, stage = 0; partner < end; partner += E::kPartners, stage ^= 1) {
-    E::template wait_for_copies<0>();
-    __syncthreads();  // this stage is there, and everyone is done with the other
-    if (partner + E::kPartners < end) fetch(partner + E::kPartners, stage ^ 1);
+    begin_turn<E>(partner, begin, end, stage, fetch);
     if (mine >= rows) continue;
 #pragma unroll 1  // loads ahead of time would take registers that the sums need
     for (int slice = 0; slice < E::kPartners; slice += E::kSlice) {

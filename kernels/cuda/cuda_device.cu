@@ -40,7 +40,8 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   cudaDeviceProp properties;
   CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
-  max_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  has_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  max_shared_bytes_ = has_shared_bytes_;
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
                 attribute(cudaDevAttrComputeCapabilityMinor, index);
   has_fp8_units_ = fp8_units_ = capability_ >= 89;

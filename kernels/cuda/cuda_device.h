@@ -1,6 +1,7 @@
 // CudaDevice: one GPU, used by one rank. It owns everything that CUDA hands out.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -70,8 +71,10 @@ class CudaDevice final : public Device {
 
   /// 10 times the major plus the minor number of its compute capability: 90 is Hopper.
   int capability() const { return capability_; }
-  /// The most dynamic shared memory that a block can have.
+  /// The most shared memory that a block can have.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
+  /// As if a block could have at most `bytes`, for comparisons.
+  void limit_shared(int64_t bytes) { max_shared_bytes_ = std::min(bytes, has_shared_bytes_); }
 
   /// The algorithms chosen so far, one for each product. Each is chosen once, so bits repeat.
   std::map<MatmulKey, cublasLtMatmulAlgo_t>& matmul_algorithms() { return matmul_algorithms_; }
@@ -80,7 +83,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   int capability_ = 0;
-  int64_t max_shared_bytes_ = 0;
+  int64_t has_shared_bytes_ = 0, max_shared_bytes_ = 0;
   bool has_fp8_units_ = false, fp8_units_ = false;
   Owner<cudaStream_t, cudaStreamDestroy> compute_;
   Owner<cudaStream_t, cudaStreamDestroy> communication_;

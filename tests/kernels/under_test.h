@@ -29,6 +29,8 @@ class UnderTest {
   virtual Tensor empty(Dtype dtype, Shape shape) = 0;
   /// A copy that both sides see: tokens, targets, limbs.
   virtual Tensor share(const Tensor& host) = 0;
+  /// As if a block of the device could have at most `bytes` of shared memory. False on a host.
+  virtual bool limit_shared(int64_t /*bytes*/) { return false; }
   /// Waits, then frees all tensors. After a fault of a device every call fails, also those of
   /// later tests: the process ends.
   virtual void clear() = 0;

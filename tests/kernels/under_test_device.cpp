@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/table.h"
 #include "kernels/device.h"
 #include "tests/kernels/under_test.h"
@@ -32,6 +33,10 @@ class DeviceUnderTest : public UnderTest {
   Tensor download(const Tensor& device) override;
   Tensor empty(Dtype dtype, Shape shape) override;
   Tensor share(const Tensor& host) override;
+  bool limit_shared(int64_t bytes) override {
+    dev::device_of(ctx).limit_shared(bytes);
+    return true;
+  }
   void clear() override;
 
  private:

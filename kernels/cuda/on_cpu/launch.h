@@ -26,7 +26,7 @@ struct Launcher {
 template <class... Params>
 void launch(const Launcher& from, void (*kernel)(Params...), const Grid& grid, int threads,
             int64_t shared_bytes, std::type_identity_t<Params>... args) {
-  (void)device_of(from.ctx);
+  check_shared(shared_bytes, device_of(from.ctx).max_shared_bytes());
   on_cpu::run_grid(from.where, grid, threads, shared_bytes, [&] { kernel(args...); });
 }
 

@@ -157,14 +157,21 @@ TEST_F(Attention, AsRefInEveryDtype) {
         {1, 40, 1, 1, 100},    {1, 1, 1, 1, 1},    {2, 1, 1, 1, 3},     {3, 5, 3, 3, 7},
         {2, 64, 4, 4, 32},     {1, 95, 2, 2, 16},  {1, 96, 1, 1, 33},   {2, 97, 3, 3, 5},
         {1, 250, 1, 1, 128},   {1, 700, 1, 1, 20}, {2, 70, 4, 2, 16},   {2, 70, 3, 1, 5},
-        {2, 70, 6, 2, 32},     {2, 70, 3, 1, 64}}) {
+        {2, 70, 6, 2, 32},     {2, 70, 3, 1, 64},  {1, 77, 4, 2, 128},  {1, 133, 2, 1, 80},
+        {1, 95, 2, 1, 96}}) {
     if (s.T > 300 && ctx.device) continue;  // that takes a stand-in long
     for (const Dtype dtype : kReals) {
       const Tensor qkv = host.random(dtype, s.qkv()), dout = host.random(dtype, s.out());
-      const Attended got = attend(ctx, s.NH, qkv, dout);
-      EXPECT_TRUE(right(got, want(got, qkv, dout), qkv, dout))
-          << size_of(dtype) << " bytes, B " << s.B << " T " << s.T << " NH " << s.NH << " of "
-          << s.NKV << " HS " << s.HS;
+      Attended first;
+      with_much_and_little_shared(s.HS, [&] {
+        const Attended got = attend(ctx, s.NH, qkv, dout);
+        EXPECT_TRUE(right(got, want(got, qkv, dout), qkv, dout))
+            << size_of(dtype) << " bytes, B " << s.B << " T " << s.T << " NH " << s.NH << " of "
+            << s.NKV << " HS " << s.HS;
+        if (!first.out) first = got;
+        for (const auto result : {&Attended::out, &Attended::lse, &Attended::dqkv})
+          EXPECT_TRUE(same_bits(got.*result, first.*result)) << "T " << s.T << " HS " << s.HS;
+      });
       dut().clear();
     }
   }
