@@ -16,6 +16,7 @@
 #include <benchmark/benchmark.h>
 
 #include "bench/gpu.h"
+#include "kernels/cuda/cuda_device.h"
 
 namespace ladder::bench {
 namespace {
@@ -148,6 +149,29 @@ std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
       multiplies("attention_backward", 10 * B * NH * pairs * HS,
                  [=, &ctx, &k] { k.attention_backward(ctx, dqkv, x, qkv, out, lse); }),
   };
+}
+
+/// Heads of 128 channels: by this GPU's kernels, and by those for 99 KiB of shared memory.
+std::vector<Op> large_heads_of(Gpu& gpu, const Sizes& s) {
+  const int64_t B = s.B / 16 + 1, T = 4 * s.T, heads = 16, size = 128, pairs = T * (T + 1) / 2;
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  const Tensor qkv = gpu.half({B, T, 3 * heads * size}), dqkv = gpu.half(qkv.shape);
+  const Tensor out = gpu.half({B, T, heads * size}), lse = gpu.full({B, heads, T});
+  const auto forward = [=, &ctx, &k] { k.attention_forward(ctx, out, lse, qkv); };
+  const auto backward = [=, &ctx, &k] { k.attention_backward(ctx, dqkv, out, qkv, out, lse); };
+  const auto in_99_kib = [&ctx](const auto& attend) {
+    return [attend, &ctx] {
+      cuda::device_of(ctx).limit_shared(99 << 10);
+      attend();
+      cuda::device_of(ctx).limit_shared(INT64_MAX);
+    };
+  };
+  const int64_t one = 2 * B * heads * pairs * size;  // a product of all pairs
+  return {multiplies("attention_forward_of_128", 2 * one, forward),
+          multiplies("attention_forward_of_128_in_99_KiB", 2 * one, in_99_kib(forward)),
+          multiplies("attention_backward_of_128", 5 * one, backward),
+          multiplies("attention_backward_of_128_in_99_KiB", 5 * one, in_99_kib(backward))};
 }
 
 /// The MLP's products on codes, and how codes are made: both copies of them.
@@ -293,6 +317,7 @@ int main(int argc, char** argv) {
     register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
     register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
     register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
+    register_ops(gpu, large_heads_of(gpu, sizes), ceilings, calls);
     register_ops(gpu, fp8_of(gpu, sizes), ceilings, calls);
     register_ops(gpu, experts_of(gpu, sizes), ceilings, calls);
     benchmark::RunSpecifiedBenchmarks();
