@@ -53,16 +53,22 @@ def main_of(root, name):
     return root / "chapters" / name / "main.cpp"
 
 
+def code_of(root, name):
+    return counted_lines(main_of(root, name).read_text(encoding="utf-8"))
+
+
+def own(root, row):
+    """How many lines of a chapter's main.cpp no parent has."""
+    known = {line for parent in row.parents for line in code_of(root, parent)}
+    return sum(line not in known for line in code_of(root, row.name))
+
+
 def measure(root, row):
-    """Lines of code of a chapter's main.cpp, and of its diff."""
-    code = counted_lines(main_of(root, row.name).read_text(encoding="utf-8"))
-    family = [counted_lines(main_of(root, parent).read_text(encoding="utf-8")) for parent in row.parents]
-    if not family or not row.has_diff:
+    """Lines of code of a chapter's main.cpp, and of its diff as the budget counts it."""
+    code = code_of(root, row.name)
+    if not row.parents or not row.has_diff:
         return len(code), 0
-    if row.way == "changed":
-        return len(code), changed(family[0], code)
-    known = set().union(*family)
-    return len(code), sum(line not in known for line in code)
+    return len(code), changed(code_of(root, row.parents[0]), code) if row.way == "changed" else own(root, row)
 
 
 def check(root):

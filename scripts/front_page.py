@@ -97,11 +97,9 @@ def table(root):
         for name, row in sorted(chapter_tree.chapters(root).items()):
             if not is_in(row):
                 continue
-            code, diff = chapter_budget.measure(root, row)
             readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
-            own = diff if row.parents and row.has_diff else code
             lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme)} "
-                         f"| {tens(lessons(root, name))} | {tens(own)} |")
+                         f"| {tens(lessons(root, name))} | {tens(chapter_budget.own(root, row))} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -112,12 +110,12 @@ RANKS = 8
 FLAGS = "--model tiny --batch 8 --steps 2 --quiet"
 COLUMNS = {"07_ddp": "07 data parallel", "08_zero1": "08 ZeRO-1", "09_zero2": "09 ZeRO-2", "10_zero3": "10 ZeRO-3"}
 PARTS = {"Param": ("parameters", "#4c78a8"), "Grad": ("gradients", "#f28e2b"),
-         "Optim": ("optimizer states", "#59a14f")}
+         "Optim": ("optimizer states", "#59a14f"), "Sections": ("whole sections", "#b279a2")}
 
 
 def measured(programs):
     """What rank 0 of each chapter holds, and the hash of its weights after two steps."""
-    counts = {}
+    counts, workspace = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         text, report, trace = (Path(folder, name) for name in ("text.txt", "report.json", "trace.jsonl"))
         text.write_text(grammar_text.text(), encoding="ascii")
@@ -127,8 +125,11 @@ def measured(programs):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             memory = json.loads(report.read_text())["memory"][0]
             last = json.loads(trace.read_text().splitlines()[-1])
+            workspace[chapter] = memory["Workspace"]["measured"]
             counts[chapter] = {"ranks": ranks, "hash": last["param_hash"],
-                               **{part: memory[part]["measured"] for part in PARTS}}
+                               **{part: memory[part]["measured"] for part in PARTS if part in memory}}
+    for chapter in COLUMNS:  # those in Workspace, which data parallelism does not need
+        counts[chapter]["Sections"] = workspace[chapter] - workspace["07_ddp"]
     return counts
 
 
@@ -157,6 +158,8 @@ def bars(counts, scale):
         x, y, y_full, begin = LEFT + STEP * column, FLOOR, FLOOR, 2.8 + 1.2 * column
         for part, (_, color) in PARTS.items():
             height, height_full = counts[chapter][part] * scale, full[part] * scale
+            if height == 0:
+                continue
             y, y_full = y - height, y_full - height_full
             name = f"b{column}{part[0].lower()}"
             out.append(f'<rect class="{name}" x="{x}" y="{y:.2f}" width="{WIDTH}" height="{height:.2f}" '
