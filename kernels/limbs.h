@@ -1,4 +1,4 @@
-// Squared norms as exact integers, so that they can be added in any order.
+// Squared norms as integers, so that they can be added in any order.
 //
 // No tree of floating-point sums fits both the cuts of ZeRO and those of tensor parallelism. So a
 // leaf of 16 squares is summed in double, and becomes an integer multiple of 2^-80. This integer is

@@ -184,8 +184,8 @@ def picture(counts):
     elements, style = bars(counts, (FLOOR - TOP) / full)
     keys = []
     for place, (name, color) in enumerate(PARTS.values()):
-        keys += [f'<rect x="{LEFT + 140 * place}" y="40" width="11" height="11" fill="{color}"/>',
-                 f'<text class="small" x="{LEFT + 17 + 140 * place}" y="50">{name}</text>']
+        keys += [f'<rect x="{LEFT + STEP * place}" y="40" width="11" height="11" fill="{color}"/>',
+                 f'<text class="small" x="{LEFT + 17 + STEP * place}" y="50">{name}</text>']
     alone = counts["06_checkpointing"]["hash"]
     return "\n".join([
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 630 346" width="630" height="346" role="img">',

@@ -94,7 +94,7 @@ struct Memory {
   // (B): a loss for each sequence, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro};
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -17,7 +17,7 @@
 // fresh buffer of GradTree, where their gradient is alone: every second one (with --accumulate
 // running only the first). It is summed section by section, before a section is added to that of
 // another micro-batch or sent to other ranks. This costs a norm of the whole gradient for each such
-// micro-step. Sums of squares are exact integers (kernels/limbs.h). So the estimate has the same
+// micro-step. Sums of squares are integers (kernels/limbs.h). So the estimate has the same
 // bits however a batch is shared, if the small batch is the same.
 #pragma once
 

@@ -99,7 +99,7 @@ struct Memory {
           layout.recompute.sets(),
           o.precision.fp8(),
           ctx.kernels->turns_fp8};
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)

@@ -107,7 +107,7 @@ struct Memory {
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   OffloadFile inputs{o.offload.inputs_of(layout.recompute, layout.gpt.layers)};
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -113,7 +113,7 @@ struct Memory {
   Activations acts =
       alloc_local_activations(arena, layout.local_gpt, layout.own, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.local_gpt, layout.micro, layout.acts);
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -102,7 +102,7 @@ struct Memory {
   ExpertLayers experts{arena, layout.experts, layout.acts};
   Balance balance{arena, layout.gpt, o.balance};
   RouteRule rule = route_rule(layout.gpt.experts);
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -122,7 +122,7 @@ struct Memory {
   Exchange exchange{arena, comm, layout.exchange, layout.acts};  // brings tokens to experts
   Balance balance{arena, layout.gpt, o.balance};
   RouteRule rule = route_rule(layout.gpt.experts);
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -86,7 +86,7 @@ class LadderMemory {
   }
 
  private:
-  /// What every chapter has: scratch, the digits of an exact norm, tokens, targets and losses.
+  /// What every chapter has: scratch, the digits of the norm, tokens, targets and losses.
   /// @param tokens of a sequence on this rank
   MemoryBytes common(const ParamLayout& states, int64_t tokens) const {
     MemoryBytes bytes;

@@ -141,7 +141,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Tensor local_losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.share});
   Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

@@ -80,7 +80,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro);
-  // Memory of grad_norm: digits of exact sums of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of sums of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {Scaling::kFolds, kLimbs});
 };
 

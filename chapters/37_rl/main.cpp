@@ -105,7 +105,7 @@ struct Memory {
   AnswerSource source{arena, o.rl, o.run, layout.gpt, w, o.precision, comm};
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

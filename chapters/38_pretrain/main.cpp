@@ -156,7 +156,7 @@ struct Memory {
   PackCounts packed = {}, last = {};  // counts of all steps, and of the last one
   Activations acts = alloc_activations(arena, layout.gpt, layout.rows, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.rows, layout.acts);
-  // Memory of grad_norm: digits of an exact sum of squares, which ranks can add (chapter 08).
+  // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 

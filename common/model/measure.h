@@ -6,7 +6,7 @@
 
 namespace ladder {
 
-/// limbs = the sum of squares of these gradients, exact digits that ranks can add.
+/// limbs = the sum of squares of these gradients, in digits that ranks add exactly.
 void sum_squares(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs);
 /// The root of such a sum.
 double norm_of(Tensor limbs);

@@ -1,4 +1,4 @@
-// Squared norms as exact integers (kernels/limbs.h), and the adaptive clipping that uses them.
+// Squared norms as integers (kernels/limbs.h), and the adaptive clipping that uses them.
 #include <array>
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Squared norms as exact integers (kernels/limbs.h), and the adaptive clipping that uses them.
+// Squared norms as integers (kernels/limbs.h), and the adaptive clipping that uses them.
 //
 // Integers may be added in any order. So each thread adds leaves to its own limbs, then threads
 // join their limbs, then blocks. The result is that of ref, bit for bit.

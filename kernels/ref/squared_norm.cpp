@@ -1,4 +1,4 @@
-// Squared norms as exact integers (kernels/limbs.h), and the adaptive gradient clipping that uses
+// Squared norms as integers (kernels/limbs.h), and the adaptive gradient clipping that uses
 // them.
 #include <algorithm>
 #include <cmath>
