@@ -369,7 +369,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     run.end_step(record);
     if (run.tracing())
       run.log.trace(record, param_hash(m.ctx, m.weights.master, layout.local, &m.comm));
-    events.step(record, m.watch.scalars(), {run.log.last_ms(), m.flops.all, m.scaler.scale()});
+    events.step(record, m.watch.scalars());
     if (const std::optional<Alarm> alarm = tell_alarms(m, run.log, record)) {
       step = go_back(o, layout, m, run, step, *alarm);
       events.begin(step);
@@ -395,7 +395,7 @@ void run(Options o, Comm& comm) {
   Memory m{o, layout, comm};
   Run run(o.run, plan, m.arena, m.ctx, &comm);
   const LossTargets targets = m.batches.targets(text, o.run.seed, layout.batch);
-  Events events(o.events, o.run, plan, targets, m.arena, m.ctx, run.log, comm);
+  Events events(o.events, o.run, targets, run.log, comm);
   run.log.count_targets_with(targets);
   m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
   train(o, layout, m, text, run, events);

@@ -431,7 +431,7 @@ void train(const Options& o, const Layout& layout, Memory& m, OrderedText& text,
     if (run.tracing())
       run.log.trace(record,
                     param_hash(m.ctx, m.weights.master, layout.local, m.groups.shards.get()));
-    events.step(record, m.watch.scalars(), {run.log.last_ms(), m.flops.all, m.scaler.scale()});
+    events.step(record, m.watch.scalars());
     if (const std::optional<Alarm> alarm = tell_alarms(m, run.log, record)) {
       saving.wait();  // the newest checkpoint may be under way
       step = go_back(o, layout, m, run, step, *alarm);
@@ -459,7 +459,7 @@ void run(Options o, Comm& comm) {
   Memory m{o, layout, comm};
   Run run(o.run, plan, m.arena, m.ctx, &comm);
   const LossTargets targets = m.batches.renumbered(text.targets());
-  Events events(o.events, o.run, plan, targets, m.arena, m.ctx, run.log, comm);
+  Events events(o.events, o.run, targets, run.log, comm);
   run.log.count_targets_with(targets);
   m.shard_stream.show(run.log);  // its bars in the timeline, its messages in the report
   m.replica_stream.show(run.log);
