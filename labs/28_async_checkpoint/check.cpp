@@ -1,7 +1,6 @@
-// Commits and snapshots on a disk that writes down what is done to it. Nothing is trained.
+// Saves of two ranks on a disk that stops, or is full, when the check says so. Nothing is trained.
 #include "labs/check.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -9,13 +8,9 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <thread>
 #include <unistd.h>
 
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "chapters/28_async_checkpoint/async_save.h"
@@ -27,71 +22,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Notes the calls of the functions below, which take the place of the C library's.
+/// What the function below does, which takes the place of the C library's.
 struct Disk {
-  std::mutex mutex;
-  std::vector<std::string> done;        ///< "sync INODE", "rename LINK", "remove FILE"
-  int fail_at = -1;                     ///< this one of them fails
-  std::atomic<bool> lies = false;       ///< a rename of a link is done, and answers ENOENT
-  std::atomic<bool> no_switch = false;  ///< a rename of a link fails
-  std::atomic<bool> no_locks = false;   ///< as some network file systems
   std::atomic<int> held = 0, full = 0;  ///< ranks whose bytes wait, or fail: 1 << rank
   std::atomic<bool> waited = false;     ///< that took too long: training waits for the disk
 };
 Disk disk;
 
-/// Notes an operation. @return whether it fails
-bool note(const char* what, const std::string& path) {
-  const std::scoped_lock lock(disk.mutex);
-  disk.done.push_back(fmt::format("{} {}", what, path));
-  errno = EIO;
-  return std::ssize(disk.done) - 1 == disk.fail_at;
-}
-
 /// Whose numbers these are: those of rank 1 are negative.
 int rank_of(const void* bytes) { return (static_cast<const uint8_t*>(bytes)[3] >> 7) + 1; }
-
-/// Starts anew: the disk works, and has done nothing yet.
-void forget(int fail_at = -1) {
-  const std::scoped_lock lock(disk.mutex);
-  disk.done.clear();
-  disk.fail_at = fail_at;
-}
-
-/// What `disk` calls a file or a folder that is synchronized: its inode. Only /proc would tell its
-/// path, and where a grader runs the program there is none.
-std::string name_of(const struct stat& file) { return fmt::format("{}", file.st_ino); }
 
 }  // namespace
 }  // namespace ladder::lab
 
-extern "C" {
-
-int fsync(int fd) {
-  struct stat file = {};
-  return ::fstat(fd, &file) != 0 || ladder::lab::note("sync", ladder::lab::name_of(file)) ? -1 : 0;
-}
-
-int rename(const char* from, const char* to) noexcept {
-  const bool is_link = std::string_view(to).ends_with("/current");
-  if (ladder::lab::note("rename", to) || (is_link && ladder::lab::disk.no_switch)) return -1;
-  const int done = ::renameat(AT_FDCWD, from, AT_FDCWD, to);
-  errno = ENOENT;
-  return is_link && ladder::lab::disk.lies ? -1 : done;
-}
-
-int flock(int fd, int operation) noexcept {
-  errno = ENOLCK;
-  return ladder::lab::disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
-}
-
-int remove(const char* path) noexcept {
-  if (ladder::lab::note("remove", path)) return -1;
-  if (::unlinkat(AT_FDCWD, path, 0) == 0) return 0;
-  return errno == EISDIR || errno == EPERM ? ::unlinkat(AT_FDCWD, path, AT_REMOVEDIR) : -1;
-}
-
-ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+extern "C" ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   using ladder::lab::disk;
   const int rank = ladder::lab::rank_of(bytes);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -103,8 +47,6 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   errno = ENOSPC;
   return -1;
 }
-
-}  // extern "C"
 
 namespace ladder::lab {
 namespace {
@@ -126,26 +68,6 @@ class Folder {
   fs::path path;
 };
 
-/// Fills a generation with the least that a checkpoint has.
-void fill(const Generation& generation, int64_t step) {
-  Manifest manifest{.model = {}, .state = {{"step", step}}};
-  for (const char* name : {kWeightsFile, kOptimizerFile}) {
-    write_file(generation.file(name), "lab", "bytes");
-    manifest.files[name] = {.bytes = 5, .hex = "00000000"};
-  }
-  write_file(generation.file(kConfigFile), "lab", "{}");
-  manifest.write(generation.path());
-}
-
-/// Commits one. @return its folder
-fs::path commit(SaveDirectory& home, int64_t step) {
-  Generation generation(home, step);
-  fill(generation, step);
-  forget();
-  generation.publish();
-  return generation.path();
-}
-
 /// The step of the checkpoint; 0 if there is none that can be read.
 int64_t found(const fs::path& dir) {
   try {
@@ -154,117 +76,6 @@ int64_t found(const fs::path& dir) {
   } catch (const UserError&) {
     return 0;
   }
-}
-
-std::string sync_of(const fs::path& path) {
-  struct stat file = {};
-  return ::stat(path.c_str(), &file) == 0 ? "sync " + name_of(file) : "";
-}
-
-/// The place of an operation in disk.done, from `from` on; past its end if it is not there.
-int64_t when(const std::string& operation, int64_t from = 0) {
-  const auto begin = disk.done.begin() + std::min<int64_t>(from, std::ssize(disk.done));
-  return std::find(begin, disk.done.end(), operation) - disk.done.begin();
-}
-
-void run_commits(Sheet& sheet, int64_t keep) {
-  const Folder folder;
-  SaveDirectory home(folder.path.string(), keep);
-  const std::string dir = folder.path.string(), link = "rename " + dir + "/current";
-  std::map<std::string, bool> holds{
-      {"the switch is one rename", true}, {"names first", true}, {"removed last", true}};
-  for (int64_t step = 1; step <= 4; ++step) {
-    const fs::path generation = commit(home, step);
-    const int64_t all = std::ssize(disk.done), rename = when(link);
-    holds["the switch is one rename"] &=
-        std::ranges::count(disk.done, link) == 1 && when("remove " + dir + "/current") == all;
-    holds["names first"] &=
-        when(sync_of(generation)) < rename && when(sync_of(folder.path)) < rename;
-    const int64_t durable = when(sync_of(folder.path), rename + 1);
-    bool early = durable == all;
-    for (int64_t i = 0; i < std::min(durable, all); ++i)
-      early =
-          early || disk.done[static_cast<size_t>(i)].starts_with("remove " + dir + "/generation");
-    holds["removed last"] &= !early;
-  }
-  for (const auto& [what, is] : holds) sheet.text("order/" + what, is ? "yes" : "no");
-}
-
-/// The generations of a directory, without the numbers behind their steps.
-std::string generations(const fs::path& dir) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(dir))
-    if (entry.path().filename().string().starts_with("generation"))
-      names.push_back(entry.path().stem().string());
-  std::ranges::sort(names);
-  return fmt::format("{}", fmt::join(names, " "));
-}
-
-/// Commits in an order in which neither the time of a file nor that of a commit says the step.
-void run_kept(Sheet& sheet, int64_t keep) {
-  const Folder folder;
-  {
-    SaveDirectory all(folder.path.string(), 9);
-    auto time = fs::file_time_type::clock::now();
-    for (const int64_t step : {10, 60, 30, 20, 50})
-      fs::last_write_time(commit(all, step) / kManifestFile, time -= std::chrono::hours(1));
-  }
-  SaveDirectory home(folder.path.string(), keep);
-  commit(home, sheet.pick<int64_t>("step", {24, 25, 26}));
-  sheet.text("kept/generations",
-             fmt::format("{}; step {}", generations(folder.path), found(folder.path)));
-  if (keep > 1) return;
-  std::string links;
-  for (const char* name : {kWeightsFile, kConfigFile}) {
-    std::error_code ignored;
-    links += fmt::format("{} -> {} ", name, fs::read_symlink(folder.path / name, ignored).string());
-  }
-  sheet.text("kept/links", links);
-}
-
-void run_without_locks(Sheet& sheet) {
-  const Folder folder;
-  disk.no_locks = true;
-  SaveDirectory home(folder.path.string(), 1);
-  for (const int64_t step : {1, 2, 3}) commit(home, step);
-  sheet.text("kept/generations", generations(folder.path));
-}
-
-/// Publishes step 2 after step 1. @return whether publish() has said that it is done
-bool publish_second(const Folder& folder, int fail_at) {
-  SaveDirectory home(folder.path.string(), 1);
-  commit(home, 1);
-  Generation generation(home, 2);
-  fill(generation, 2);
-  forget(fail_at);
-  try {
-    generation.publish();
-  } catch (const UserError&) {
-    return false;
-  }
-  return true;
-}
-
-void run_failures(Sheet& sheet) {
-  std::string lost = "none", unheard = "none";
-  for (int i = 0;; ++i) {
-    const Folder folder;
-    const bool saved = publish_second(folder, i);
-    const std::vector<std::string> done = disk.done;
-    forget();
-    if (i >= std::ssize(done)) break;  // none has failed
-    const int64_t step = found(folder.path);
-    if (step == 0 || (saved && step != 2)) lost = fmt::format("operation {}", i);
-    if (saved && !done[static_cast<size_t>(i)].starts_with("remove"))
-      unheard = fmt::format("operation {}", i);
-  }
-  sheet.text("failures/operation that loses it", lost);
-  sheet.text("failures/operation that nobody hears of", unheard);
-  const Folder folder;
-  disk.lies = true;
-  const bool saved = publish_second(folder, -1);
-  sheet.text("failures/a rename that is done and answers ENOENT",
-             fmt::format("{} {}", saved ? "saved" : "refused", found(folder.path)));
 }
 
 GptConfig small() {
@@ -478,43 +289,19 @@ void run_full(Sheet& sheet) {
              fmt::format("status {}, goes on: {}", status, yes_or_no(steps >= kSteps)));
 }
 
-/// All is written, and the commit fails.
-void run_no_switch(Sheet& sheet) {
-  const Place place;
-  disk.no_switch = true;
-  const int status = place.ranks(sheet, [&](Rank& rank) {
-    for (int64_t i = 0; i < 60; ++i) rank.step(i, i == 0);
-  });
-  sheet.text("votes/status of a run whose commit fails", fmt::format("{}", status));
-}
-
 }  // namespace
 
 void cases(Sheet& sheet) {
   const auto run = [&](const std::string& name, const std::function<void(Sheet&)>& body) {
     sheet.run(name, [&] {
-      const struct Repair {
-        Repair() { repair(); }
-        ~Repair() { repair(); }
-        static void repair() {
-          disk.held = disk.full = 0;
-          disk.lies = disk.no_switch = disk.no_locks = disk.waited = false;
-          forget();
-        }
-      } repair;
+      disk.held = disk.full = 0;
+      disk.waited = false;
       body(sheet);
     });
   };
-  for (const int64_t keep : {int64_t{1}, sheet.pick<int64_t>("keep", {2, 3})}) {
-    run(fmt::format("--keep {}", keep), [=](Sheet& s) { run_commits(s, keep); });
-    run(fmt::format("an older run, --keep {}", keep), [=](Sheet& s) { run_kept(s, keep); });
-  }
-  run("no locks", run_without_locks);
-  run("a disk that fails", run_failures);
   run("a slow disk", run_slow);
   run("two saves", run_second);
   run("a full disk", run_full);
-  run("a commit that fails", run_no_switch);
 }
 
 }  // namespace ladder::lab

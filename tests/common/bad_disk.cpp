@@ -1,5 +1,6 @@
 #include "tests/common/bad_disk.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -25,13 +26,22 @@ bool fails() {
   return now == bad_disk.fail_at;
 }
 
-bool is_unreadable(int fd) {
+void note(const std::string& operation) {
+  if (bad_disk.done) bad_disk.done->push_back(operation);
+}
+
+std::string path_of(int fd) {
   char path[PATH_MAX];
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
+  return {path, static_cast<size_t>(std::max<ssize_t>(size, 0))};
+}
+
+bool is_unreadable(int fd) {
+  if (bad_disk.unreadable.empty()) return false;
+  const std::string path = path_of(fd);
   errno = EIO;
-  return !bad_disk.unreadable.empty() && size > 0 &&
-         std::string_view(path, static_cast<size_t>(size)).ends_with("/" + bad_disk.unreadable);
+  return path.ends_with("/" + bad_disk.unreadable);
 }
 
 }  // namespace
@@ -43,12 +53,14 @@ extern "C" {
 
 int fsync(int fd) {
   if (ladder::fails()) return -1;
+  ladder::note("fsync " + ladder::path_of(fd));
   ::usleep(static_cast<useconds_t>(bad_disk.fsync_ms) * 1000);
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
 int rename(const char* from, const char* to) noexcept {
   if (ladder::fails()) return -1;
+  ladder::note(std::string("rename ") + to);
   const int done = ::renameat(AT_FDCWD, from, AT_FDCWD, to);
   errno = ENOENT;
   return bad_disk.lies_at_rename && std::string_view(to).ends_with("/current") ? -1 : done;
@@ -67,6 +79,7 @@ int symlink(const char* to, const char* link) noexcept {
 
 int remove(const char* path) noexcept {
   if (ladder::fails()) return -1;
+  ladder::note(std::string("remove ") + path);
   if (::unlinkat(AT_FDCWD, path, 0) == 0) return 0;
   return errno == EISDIR || errno == EPERM ? ::unlinkat(AT_FDCWD, path, AT_REMOVEDIR) : -1;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace ladder {
 
@@ -17,6 +18,8 @@ struct BadDisk {
   bool no_links = false;        ///< symlink: EPERM
   bool lies_at_rename = false;  ///< a rename to `current` is done, and answers ENOENT
   std::string unreadable{};     ///< files of that name: EIO
+  /// What was done is noted here: "fsync PATH", "rename PATH", "remove PATH".
+  std::vector<std::string>* done = nullptr;
 };
 
 /// The disk of this process. A child process has a copy.

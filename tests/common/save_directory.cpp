@@ -260,6 +260,23 @@ TEST_F(SaveDir, KeepsThoseBeforeUntilTheNextIsDurable) {
   });
 }
 
+// If the power fails, what was not synchronized may be lost, and what came after it may be there.
+TEST_F(SaveDir, NamesAreDurableBeforeTheSwitchAndTheSwitchBeforeAnyRemoval) {
+  const std::string dir = fs::canonical(dir_.path());
+  save_step(dir, 1);
+  const fs::path old = fs::canonical(dir + "/current");
+  std::vector<std::string> done;
+  bad_disk.done = &done;
+  save_step(dir, 2);
+  bad_disk.done = nullptr;
+  const fs::path generation = fs::canonical(dir + "/current");
+  const auto of = [&](const std::string& operation) { return std::ranges::find(done, operation); };
+  const auto renamed = of("rename " + dir + "/current");
+  EXPECT_LT(of("fsync " + generation.string()), renamed);
+  EXPECT_LT(of("fsync " + dir), renamed);
+  EXPECT_LT(std::find(renamed, done.end(), "fsync " + dir), of("remove " + (old / kManifestFile).string()));
+}
+
 TEST_F(SaveDir, IsOneProgramsAtATime) {
   {
     const SaveDirectory home(dir_.path());
