@@ -65,8 +65,7 @@ def call(*words, **how):
 
 
 def clients(build):
-    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral",
-             "folders": "clients_folders"}
+    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral"}
     return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
                     f"docs/results/{name}.md") for client, name in pages.items()) + sum(
                         call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install")

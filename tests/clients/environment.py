@@ -11,6 +11,7 @@ from pathlib import Path
 TRANSFORMERS = "transformers>=5,<6"
 TORCH = "torch>=2.4"
 NEW_ENOUGH = "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 4)"
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 SKIPPED = 77
 
 
@@ -58,23 +59,19 @@ class Packages:
 
 
 class Environment(Packages):
-    """transformers, with a PyTorch: the machine's, if that is new enough."""
+    """Packages that need PyTorch: the machine's, if that is new enough."""
 
     VENV = ["--system-site-packages"]
-
-    def __init__(self, build):
-        super().__init__(build.resolve().parent / "clients", [TRANSFORMERS, TORCH])
 
     def fill(self, *pip):
         if subprocess.run([self.python, "-c", NEW_ENOUGH], capture_output=True).returncode != 0:
             call(*pip, TORCH, "numpy")
-        call(*pip, TRANSFORMERS)
+        call(*pip, *(package for package in self.wanted if package != TORCH))
 
     def run(self, *command, folder=""):
         """What `python command` prints. folder: where other packages lie"""
-        environment = {**os.environ, "PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        done = subprocess.run([self.python, *command], env=environment, capture_output=True,
-                              text=True)
+        done = subprocess.run([self.python, *command], env={**os.environ, **OFFLINE, "PYTHONPATH": str(folder)},
+                              capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr[-2000:])
         return done.stdout
@@ -105,7 +102,12 @@ def run_tests(tests):
     return unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful()
 
 
-def run_inside(tests, name, wanted, data=(), **counts):
+def transformers_of(build):
+    """The environment of the tests that need transformers and no more."""
+    return Environment(build.resolve().parent / "clients", [TRANSFORMERS, TORCH])
+
+
+def run_inside(tests, name, wanted, data=(), kind=Packages, **counts):
     """Runs the file once more in an environment with these packages, and there the tests.
 
     counts: numbers that flags change. They are attributes of the tests, as is `programs`."""
@@ -115,9 +117,9 @@ def run_inside(tests, name, wanted, data=(), **counts):
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not args.inside:
-        packages = Packages(args.build.resolve().parent / "clients" / name, wanted, data)
+        packages = kind(args.build.resolve().parent / "clients" / name, wanted, data)
         packages.require(args.install)
-        sys.exit(subprocess.call([packages.python, "-B", *sys.argv, "--inside"]))
+        sys.exit(subprocess.call([packages.python, "-B", *sys.argv, "--inside"], env={**os.environ, **OFFLINE}))
     tests.programs = args.build.resolve() / "bin"
     for count in counts:
         setattr(tests, count, getattr(args, count))

@@ -8,10 +8,8 @@ A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"
 {"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. With
 {"confuse": HOW} rows of a loaded LLaMA change places. Each answers with the loss of the model in
 DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", "llama" or
-"mixtral". {"open": DIR, "strings": [...]} takes both the model and the tokenizer of DIR, and says the ids
-of the text and of the strings, too; a model that is made with a "tokenizer" has it in its folder.
-{"open": DIR, "documents": FILE, "tokens": T} answers with the loss in FP64 on the documents that chapter
-26 holds out of a file of Megatron.
+"mixtral". {"open": DIR, "documents": FILE, "tokens": T} answers with the loss in FP64 on the documents
+that chapter 26 holds out of a file of Megatron.
 """
 
 import copy
@@ -24,19 +22,13 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, MixtralConfig, MixtralForCausalLM)
+from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          MixtralConfig, MixtralForCausalLM)
 
 transformers.logging.set_verbosity_error()
 KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM),
          "mixtral": (MixtralConfig, MixtralForCausalLM)}
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-
-
-def tokens_of(path, tokenizer):
-    """A text's bytes; with a tokenizer its ids, and the end of text."""
-    text = Path(path).read_bytes()
-    return tokenizer(text.decode()).input_ids + [tokenizer.eos_token_id] if tokenizer else text
 
 
 def validation_rows(text, T):
@@ -88,9 +80,9 @@ def mean_loss(model, rows, dtype):
     return total / (targets >= 0).sum().item()
 
 
-def answer(model, job, tokenizer=None):
+def answer(model, job):
     """Its loss in FP32 and in FP64, and whether the head is the embedding."""
-    rows = validation_rows(tokens_of(job["text"], tokenizer), job["tokens"])
+    rows = validation_rows(Path(job["text"]).read_bytes(), job["tokens"])
     losses = {name: mean_loss(model, rows, dtype)
               for name, dtype in (("f32", torch.float32), ("f64", torch.float64))}
     tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
@@ -156,18 +148,6 @@ def load(job):
     return {**answer(model, job), "wrong": wrong, "generated": text.shape[1] - start.shape[1]}
 
 
-def open_folder(job):
-    """What AutoTokenizer and AutoModelForCausalLM make of a folder."""
-    tokenizer = AutoTokenizer.from_pretrained(job["open"])
-    model, info = AutoModelForCausalLM.from_pretrained(job["open"], output_loading_info=True)
-    text = Path(job["text"]).read_text()
-    return {**answer(model, job, tokenizer), "model": type(model).__name__,
-            "wrong": {key: sorted(map(str, value)) for key, value in info.items() if value},
-            "ids": [tokenizer(string).input_ids for string in [text, *job["strings"]]],
-            "back": tokenizer.decode(tokenizer(text).input_ids) == text, "size": len(tokenizer),
-            "ends": [tokenizer.eos_token_id, model.config.eos_token_id, model.config.bos_token_id]}
-
-
 @torch.no_grad()
 def make(job):
     """Every weight is random, and so large that no part of the model is close to linear."""
@@ -181,13 +161,10 @@ def make(job):
     narrow = copy.deepcopy(model).to(DTYPES[job.get("dtype", "f32")])
     saved = narrow.base_model if job.get("without_head") else narrow
     saved.save_pretrained(job["make"], max_shard_size=job.get("shards", "5GB"))
-    tokenizer = AutoTokenizer.from_pretrained(job["tokenizer"]) if "tokenizer" in job else None
-    if tokenizer:
-        tokenizer.save_pretrained(job["make"])
     # Not `narrow` itself: it has the frequencies of RoPE in 16 bits, too, which no file holds.
     for wide, rounded in zip(model.parameters(), narrow.parameters()):
         wide.copy_(rounded)
-    return answer(model, job, tokenizer)
+    return answer(model, job)
 
 
 def loss_of_documents(job):
@@ -198,7 +175,7 @@ def loss_of_documents(job):
 def do(job):
     if "documents" in job:
         return loss_of_documents(job)
-    return open_folder(job) if "open" in job else load(job) if "load" in job else make(job)
+    return load(job) if "load" in job else make(job)
 
 
 def main():

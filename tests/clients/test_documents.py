@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import Environment, call, flags, skip
+from environment import call, flags, skip, transformers_of
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
@@ -64,7 +64,7 @@ def faults_of(build, environment, folder):
 
 def main():
     args = flags().parse_args()
-    environment = Environment(args.build)
+    environment = transformers_of(args.build)
     environment.require(args.install)
     megatron = environment.folder / "megatron"
     if not megatron.exists():

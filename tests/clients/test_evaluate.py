@@ -11,10 +11,8 @@ round are at most about as large as -log p and log V together, so the tolerance 
 4 sqrt(n) eps (|sum| + k log V). Verdicts are equal. Tasks are JSON files, and nothing comes from a hub.
 """
 
-import argparse
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +20,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import TORCH, TRANSFORMERS, Environment, Packages, call, flags, run_tests
+from environment import TORCH, TRANSFORMERS, Environment, run_inside
 
 LM_EVAL = "lm-eval[hf]==0.4.13"
 EPS = 2.0**-24
@@ -40,17 +38,6 @@ TRAINED = {
     "llama": ["--model", "llama-nano", "--layers", "2", "--seq-len", str(WINDOW)],
 }
 WORDS = "seven rivers run to the sea and the sea is not full".split()
-
-
-class Harness(Environment):
-    """transformers, and lm-eval."""
-
-    def __init__(self, build):
-        Packages.__init__(self, build.resolve().parent / "clients/evaluate", [TRANSFORMERS, TORCH, LM_EVAL])
-
-    def fill(self, *pip):
-        super().fill(*pip)
-        call(*pip, LM_EVAL)
 
 
 def ranked():
@@ -128,6 +115,7 @@ class Evaluate(unittest.TestCase):
         for name, lines in files().items():
             (cls.here / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         cls.folders = [f"{kind} {weights}" for kind in CONFIGS for weights in ("random", "trained")]
+        cls.addClassCleanup(lambda: print(f"the largest difference is {Evaluate.worst:.2f} of the tolerance"))
 
     @classmethod
     def call(cls, program, *words):
@@ -263,20 +251,5 @@ class Evaluate(unittest.TestCase):
             self.assertEqual(again[1], before[1], name)
 
 
-def main():
-    parser = flags()
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.inside:
-        environment = Harness(args.build)
-        environment.require(args.install)
-        offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        sys.exit(subprocess.call([environment.python, "-B", *sys.argv, "--inside"], env={**os.environ, **offline}))
-    Evaluate.programs = args.build.resolve() / "bin"
-    passed = run_tests(Evaluate)
-    print(f"the largest difference is {Evaluate.worst:.2f} of the tolerance")
-    sys.exit(0 if passed else 1)
-
-
 if __name__ == "__main__":
-    main()
+    run_inside(Evaluate, "evaluate", [TRANSFORMERS, TORCH, LM_EVAL], kind=Environment)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import Environment, flags
+from environment import flags, transformers_of
 from test_transformers import HERE, tolerance
 
 sys.path.insert(0, str(HERE.parent / "24_tokenizer"))
@@ -80,7 +80,7 @@ def main():
     parser = flags()
     parser.add_argument("--of", type=Path, help="the folder of scripts/pretrain.sh")
     args = parser.parse_args()
-    programs, environment = args.build.resolve() / "bin", Environment(args.build)
+    programs, environment = args.build.resolve() / "bin", transformers_of(args.build)
     environment.require(args.install)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

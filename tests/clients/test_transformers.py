@@ -19,7 +19,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import Environment, flags, run_tests
+from environment import flags, run_tests, transformers_of
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
@@ -125,19 +125,6 @@ class Transformers(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.begin()
-        for name, how in cls.SAVED.items():
-            cls.save(name, *how.get("flags", cls.FLAGS), "--lr", "0.01", "--steps", str(how.get("steps", cls.STEPS)))
-        cls.first = next(iter(cls.SAVED))
-        cls.plain = cls.here / "plain"  # the same, but no checkpoint of Ladder
-        cls.plain.mkdir()
-        for name in ("model.safetensors", "config.json"):
-            shutil.copy(cls.here / cls.first / "current" / name, cls.plain)
-        cls.answers = cls.ask()
-
-    @classmethod
-    def begin(cls):
-        """A folder, a text, and the programs that train on it."""
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.here, cls.rows = Path(folder.name), []  # of the result: version, who saved, what, losses, tolerance
@@ -145,10 +132,15 @@ class Transformers(unittest.TestCase):
         text = cls.here / "text.txt"
         text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(1000)))
         cls.ladder = Ladder(cls.programs, text, cls.CHAPTER)
-
-    @classmethod
-    def save(cls, name, *flags, **how):
-        cls.losses[name] = cls.ladder.trained(*flags, "--save", cls.here / name, **how)
+        for name, how in cls.SAVED.items():
+            cls.losses[name] = cls.ladder.trained(*how.get("flags", cls.FLAGS), "--lr", "0.01", "--steps",
+                                                  str(how.get("steps", cls.STEPS)), "--save", cls.here / name)
+        cls.first = next(iter(cls.SAVED))
+        cls.plain = cls.here / "plain"  # the same, but no checkpoint of Ladder
+        cls.plain.mkdir()
+        for name in ("model.safetensors", "config.json"):
+            shutil.copy(cls.here / cls.first / "current" / name, cls.plain)
+        cls.answers = cls.ask()
 
     @classmethod
     def ask(cls):
@@ -242,7 +234,7 @@ def main(tests):
     parser = flags()
     parser.add_argument("--result", type=Path, help="a file for the table of losses")
     args = parser.parse_args()
-    tests.programs, tests.environment = args.build / "bin", Environment(args.build)
+    tests.programs, tests.environment = args.build / "bin", transformers_of(args.build)
     tests.environment.require(args.install)
     passed = run_tests(tests)
     table = "\n".join(tests.table()) + "\n"
