@@ -55,18 +55,12 @@ struct Files {
   }
 };
 
-/// What in a text is passed over, or taken as it is.
-struct Faults {
+/// For train and encode, which read text.
+struct TextOptions {
   Utf8 utf8 = Utf8::Refuse;
-  int64_t bad_lines = 0;
 
   void add_to(CommandLine& line) {
     line.add("--utf8", utf8, "bytes that are no valid UTF-8: refuse, or take bytes as they are");
-    line.add("--bad-lines", bad_lines, "lines of *.jsonl that are no document and are passed over");
-  }
-  /// @throws UserError
-  void check() const {
-    if (bad_lines < 0) throw UserError("--bad-lines must be at least 0, not {}", bad_lines);
   }
 };
 
@@ -167,14 +161,9 @@ int64_t text_bytes(const std::vector<WordCount>& words) {
   return bytes;
 }
 
-void print_bad_lines(int64_t lines) {
-  if (lines > 0) fmt::print("{} lines are no documents, and are passed over\n", lines);
-}
-
-std::vector<WordCount> read_words(const Files& files, const Faults& faults, Split split) {
-  Documents documents(files.data, faults.utf8, {}, faults.bad_lines);
+std::vector<WordCount> read_words(const Files& files, const TextOptions& text, Split split) {
+  Documents documents(files.data, text.utf8);
   std::vector<WordCount> words = count_words(documents, split, files.threads);
-  print_bad_lines(documents.bad_lines());
   if (words.empty()) throw UserError("--data {}: holds no text", files.data.front());
   return words;
 }
@@ -221,10 +210,10 @@ void print_encoded(const EncodeReport& report, const TokenWriter& writer) {
              bytes / report.processor_seconds / 1e6);
 }
 
-void train(const Files& files, const Faults& faults, const TrainOptions& o) {
+void train(const Files& files, const TextOptions& text, const TrainOptions& o) {
   check_tokenizer_place(files.out, named_paths("--data", files.data));
   const std::clock_t start = std::clock();
-  const std::vector<WordCount> words = read_words(files, faults, o.split);
+  const std::vector<WordCount> words = read_words(files, text, o.split);
   Vocabulary vocabulary(o.ties, o.vocab - 1);
   const Progress progress(words, vocabulary, o.show);
   if (o.trainer == Trainer::Plain) {
@@ -248,20 +237,18 @@ void check_out(const Files& files, const TokenizerOptions& o, const std::string&
   require_own_place({"--out", out}, taken);
 }
 
-void encode(const Files& files, const Faults& faults, const TokenizerOptions& o,
+void encode(const Files& files, const TextOptions& text, const TokenizerOptions& o,
             const EncodeFlags& flags) {
   const Tokenizer tokenizer = o.read();
   check_out(files, o, files.out);
   if (flags.format == TokenFile::Megatron) check_out(files, o, index_path(files.out));
   TokenWriter writer(files.out, flags.format, token_kind(o.tokens, tokenizer));
   const EncodeReport report = encode_files(tokenizer, files.data,
-                                           {.utf8 = faults.utf8,
+                                           {.utf8 = text.utf8,
                                             .allow_special = flags.allow_special,
-                                            .bad_lines = faults.bad_lines,
                                             .threads = files.threads},
                                            writer);
   writer.commit();
-  print_bad_lines(report.bad_lines);
   print_encoded(report, writer);
 }
 
@@ -284,7 +271,7 @@ constexpr const char* kCommands = "train, encode, decode";
 void run(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   Files files;
-  Faults faults;
+  TextOptions text;
   const auto read = [&](const char* what, auto&... options) {
     CommandLine(fmt::format("24_tokenizer {}: {}", command, what))
         .read(argc - 1, argv + 1, files, options...);
@@ -295,11 +282,11 @@ void run(int argc, char** argv) {
   DecodeFlags decoding;
   if (command == "train") {
     read("learns merges from text, and writes a tokenizer to the directory --out", training,
-         faults);
-    train(files, faults, training);
+         text);
+    train(files, text, training);
   } else if (command == "encode") {
-    read("text to a file of tokens", tokenizer, encoding, faults);
-    encode(files, faults, tokenizer, encoding);
+    read("text to a file of tokens", tokenizer, encoding, text);
+    encode(files, text, tokenizer, encoding);
   } else if (command == "decode") {
     read("a file of tokens to text", tokenizer, decoding);
     decode(files, tokenizer, decoding);

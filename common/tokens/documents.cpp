@@ -26,8 +26,8 @@ void end_document(TextPart& part) {
 }  // namespace
 
 Documents::Documents(const std::vector<std::string>& paths, Utf8 utf8,
-                     std::vector<std::string> whole, int64_t bad_lines)
-    : utf8_(utf8), whole_(std::move(whole)), legal_bad_lines_(bad_lines) {
+                     std::vector<std::string> whole)
+    : utf8_(utf8), whole_(std::move(whole)) {
   for (const std::string& path : paths) files_.emplace_back(path, "--data");
 }
 
@@ -103,12 +103,8 @@ void Documents::read_lines(TextPart& part) {
     begin = newline == std::string::npos ? left_over_.size() : newline + 1;
     ++line_;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    if (const std::string wrong = read_document(line, document); !wrong.empty()) {
-      if (++bad_lines_ > legal_bad_lines_)
-        throw UserError("{}: line {}: {}; --bad-lines of ch24_tokenizer passes over some",
-                        file.name(), line_, wrong);
-      continue;
-    }
+    if (const std::string wrong = read_document(line, document); !wrong.empty())
+      throw UserError("{}: line {}: {}", file.name(), line_, wrong);
     part.text += document.text;
     end_document(part);
   }

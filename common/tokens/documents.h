@@ -30,19 +30,16 @@ struct TextPart {
 /// Empty documents are skipped.
 class Documents {
  public:
-  /// @param whole     texts that may not be cut into two parts
-  /// @param bad_lines how many lines that are no document are passed over
+  /// @param whole texts that may not be cut into two parts
   /// @throws UserError naming a file that cannot be read
-  Documents(const std::vector<std::string>& paths, Utf8 utf8, std::vector<std::string> whole = {},
-            int64_t bad_lines = 0);
+  Documents(const std::vector<std::string>& paths, Utf8 utf8, std::vector<std::string> whole = {});
 
   /// Reads about a MiB, or more if no piece ends before.
   /// @return false if there is no more
   /// @throws UserError naming the file, and the place of what is not legal
   bool next(TextPart& part);
-  int64_t bytes() const { return bytes_; }          ///< of all parts so far
-  int64_t bad_lines() const { return bad_lines_; }  ///< that were passed over
-  int64_t file_bytes() const;                       ///< of all files
+  int64_t bytes() const { return bytes_; }  ///< of all parts so far
+  int64_t file_bytes() const;               ///< of all files
 
  private:
   void read_text(TextPart& part);
@@ -55,7 +52,6 @@ class Documents {
   std::vector<InputFile> files_;
   Utf8 utf8_;
   std::vector<std::string> whole_;
-  int64_t legal_bad_lines_, bad_lines_ = 0;
   size_t file_ = 0;
   int64_t at_ = 0;         ///< in the file
   int64_t line_ = 0;       ///< of a file of lines

@@ -49,7 +49,7 @@ EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::str
         "does");
   std::vector<std::string> whole;
   for (const auto& [text, token] : tokenizer.added) whole.push_back(text);
-  Documents documents(paths, options.utf8, whole, options.bad_lines);
+  Documents documents(paths, options.utf8, whole);
   // A thread takes memory even where there is no part for it.
   const auto threads =
       static_cast<int>(std::min<int64_t>(options.threads, 1 + (documents.file_bytes() >> 20)));
@@ -67,7 +67,6 @@ EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::str
       });
   EncodeReport report;
   report.bytes = documents.bytes();
-  report.bad_lines = documents.bad_lines();
   report.processor_seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   for (const Encoder& encoder : encoders) {
     report.cache.pieces += encoder.stats().pieces;

@@ -16,13 +16,12 @@ namespace ladder {
 struct EncodeOptions {
   Utf8 utf8 = Utf8::Refuse;
   bool allow_special = false;  ///< a text that spells a special token becomes that token
-  int64_t bad_lines = 0;       ///< how many lines that are no document are passed over
   int threads = 1;
 };
 
 /// What encode_files() counts.
 struct EncodeReport {
-  int64_t bytes = 0, bad_lines = 0;
+  int64_t bytes = 0;
   Encoder::Stats cache;
   double processor_seconds = 0;  ///< of all threads
 };

@@ -103,21 +103,18 @@ TEST(TokenDocuments, AHiddenTokenIsNoPlaceToCut) {
 
 // What this program refuses, chapter 25 refuses, and the other way round: both read with one
 // function.
-TEST(TokenDocuments, LinesThatAreNoDocumentsArePassedOver) {
+TEST(TokenDocuments, MayHoldWhatNobodyReads) {
   const TempDir home;
   const std::string deep = std::string(63, '[') + std::string(63, ']');
-  write_file(home / "a.jsonl",
-             "not JSON\n"
-             R"({"text":"a","meta":{"k":1,"k":2},"id":123456789012345678901234567890})"
-             "\n{\"text\":\"b\",\"meta\":[" +
-                 deep + "]}\n{\"text\":\"c\",\"meta\":" + deep + "}\n");
-  Documents documents({home / "a.jsonl"}, Utf8::Refuse, {}, 2);
-  TextPart part;
-  ASSERT_TRUE(documents.next(part));
-  EXPECT_EQ(part.text, "ac");
-  EXPECT_EQ(documents.bad_lines(), 2);
-  EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse, {}, 1}),
-                    "a.jsonl: line 3: nested deeper than 64 levels; --bad-lines");
+  const std::string legal =
+      R"({"text":"a","meta":{"k":1,"k":2},"id":123456789012345678901234567890})"
+      "\n{\"text\":\"c\",\"meta\":" +
+      deep + "}\n";
+  write_file(home / "a.jsonl", legal);
+  EXPECT_EQ(whole({{home / "a.jsonl"}, Utf8::Refuse}), (std::vector<std::string>{"a", "c"}));
+  write_file(home / "a.jsonl", legal + "{\"text\":\"b\",\"meta\":[" + deep + "]}\n");
+  EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse}),
+                    "a.jsonl: line 3: nested deeper than 64 levels");
 }
 
 TEST(TokenDocuments, BadBytesAreNamed) {
@@ -140,7 +137,7 @@ TEST(TokenDocuments, BadBytesAreNamed) {
     write_file(home / "a.jsonl", "{\"text\": \"x\"}\n" + bytes + "\n");
     EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse}), says);
   };
-  line("{\"text\": 5}", "line 2: \"text\" is a number; --bad-lines of ch24_tokenizer");
+  line("{\"text\": 5}", "line 2: \"text\" is a number");
   line("{\"words\": \"x\"}", "line 2: no \"text\"");
   line("{\"text\": \"x\"", "line 2: malformed JSON");
   line("{\"text\": \"\xFF\"}", "line 2: malformed JSON");
