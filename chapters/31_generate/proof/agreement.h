@@ -2,18 +2,13 @@
 //
 // It also measures how near the draft is to the model where its proposals met the model: 1 - TV,
 // where TV is half the sum over tokens of |p - q|. That is the share that rejection sampling keeps,
-// and no way to draw from both distributions agrees more often. Beside it stands how often another
-// way to draw would agree: tokens lie one behind the other on [0, 1), the most likely first, each
-// as long as its probability, and one number u for both models chooses. If an early token has
-// another length, all behind it move.
+// and no way to draw from both distributions agrees more often.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,7 +43,6 @@ class Agreement {
             {"accepted", c.accepted},
             {"acceptance", kept},
             {"one_minus_tv", ratio(near_, count_)},
-            {"sorted_sums", ratio(sorted_, count_)},
             {"tokens_a_pass", ratio(static_cast<double>(c.accepted + c.checked), c.checked)},
             {"tokens_a_pass_expected", expected}};
   }
@@ -57,9 +51,7 @@ class Agreement {
     std::string text = fmt::format(
         "draft: {:.3f} of its tokens are kept; {:.2f} tokens a pass, by the formula {:.2f}",
         figure("acceptance"), figure("tokens_a_pass"), figure("tokens_a_pass_expected"));
-    if (figure("one_minus_tv") > 0)
-      text += fmt::format("; 1 - TV {:.3f}, by sorted sums {:.3f}", figure("one_minus_tv"),
-                          figure("sorted_sums"));
+    if (figure("one_minus_tv") > 0) text += fmt::format("; 1 - TV {:.3f}", figure("one_minus_tv"));
     return text;
   }
 
@@ -80,31 +72,13 @@ class Agreement {
     for (double& one : p) one /= all;
     return p;
   }
-  /// For each token the sum of those that are more likely: where its part of [0, 1) begins.
-  static Row sums_before(const Row& p) {
-    std::vector<size_t> order(p.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return p[i]; });
-    Row begin(p.size());
-    double sum = 0;
-    for (const size_t i : order) {
-      begin[i] = sum;
-      sum += p[i];
-    }
-    return begin;
-  }
   void compare(std::span<const float> x, const std::vector<int32_t>& kept, const DrawKey& key) {
     auto& rows = proposed_[{key.line, key.answer}];
     if (const auto found = rows.find(key.position); found != rows.end()) {
       const Row p = probabilities(x, kept);
       const Row& q = found->second;
-      const Row p_begin = sums_before(p), q_begin = sums_before(q);
       near_ += 1;
-      for (size_t i = 0; i < p.size(); ++i) {
-        near_ -= std::abs(p[i] - q[i]) / 2;
-        const double begin = std::max(p_begin[i], q_begin[i]);
-        sorted_ += std::max(0.0, std::min(p_begin[i] + p[i], q_begin[i] + q[i]) - begin);
-      }
+      for (size_t i = 0; i < p.size(); ++i) near_ -= std::abs(p[i] - q[i]) / 2;
       ++count_;
     }
     // Proposals behind a token that was refused come again.
@@ -112,7 +86,7 @@ class Agreement {
   }
 
   std::map<std::pair<int64_t, int64_t>, std::map<int64_t, Row>> proposed_;  ///< by answer, position
-  double near_ = 0, sorted_ = 0;  ///< sums of 1 - TV, and of what sorted sums agree in
+  double near_ = 0;  ///< the sum of 1 - TV
   int64_t count_ = 0;
 };
 
