@@ -44,7 +44,6 @@ void for_equal_keys(SortedRecords<KeyRecord>& records, F&& f) {
 /// A line whose text is compared with others.
 struct TextLine {
   JsonDocument document;  ///< with what is left of its text
-  Hash128 whole{};        ///< hash of the text before any set of rules has changed it
   Hash128 line;  ///< hash of the whole line: lines of one source, id and text may differ elsewhere
   uint64_t ordinal;
 };
@@ -59,28 +58,26 @@ class EqualTexts {
  public:
   void add(TextLine line) {
     Text& text = texts_[std::exchange(line.document.text, "")];
-    text.lines.emplace_back(line.ordinal, line.whole);
+    text.lines.push_back(line.ordinal);
     if (text.lines.size() == 1 || rank(line) < rank(text.best)) text.best = std::move(line);
   }
-  /// Calls f(removed, survivor, is_whole) for each document that goes. is_whole: the two were
-  /// equal before any set of rules changed them.
+  /// Calls f(removed, survivor) for each document that goes.
   template <class F>
   void for_removed(F&& f) const {
     for (const auto& [_, text] : texts_)
-      for (const auto& [ordinal, whole] : text.lines)
-        if (ordinal != text.best.ordinal) f(ordinal, text.best.ordinal, whole == text.best.whole);
+      for (const uint64_t ordinal : text.lines)
+        if (ordinal != text.best.ordinal) f(ordinal, text.best.ordinal);
   }
 
  private:
   struct Text {
     TextLine best;
-    std::vector<std::pair<uint64_t, Hash128>> lines;  ///< ordinal, and the hash of the whole text
+    std::vector<uint64_t> lines;
   };
   std::map<std::string, Text> texts_;
 };
 
-/// Reads the lines of groups again, and calls f(removed, survivor, is_whole) for all but one of
-/// each text. At a time it reads as many groups as have `limit` bytes of text, but at least one.
+/// Reads the lines of groups again, and calls f(removed, survivor) for all but one of each text. At a time it reads as many groups as have `limit` bytes of text, but at least one.
 template <class F>
 void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filter,
                    std::span<const LineEntry> lines, std::span<const std::vector<uint64_t>> groups,
@@ -104,7 +101,6 @@ void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filte
         TextLine& line = read[thread].emplace_back(
             TextLine{.document = {}, .line = hash128(part.line(i)), .ordinal = ordinal});
         read_document(part.line(i), line.document);
-        line.whole = hash128(line.document.text);
         line.document.text = without_lines(filter, std::move(line.document.text));
       }
     };

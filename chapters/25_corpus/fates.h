@@ -16,15 +16,14 @@ namespace ladder {
 
 /// What becomes of a line: it is kept, or this is the first reason to remove it. Rule i of the
 /// table in rules.h has the number Rules + i.
-enum class Fate : uint16_t { Kept, Blank, Empty, HeldOut, Exact, EqualAfterFilter, Near, Rules };
+enum class Fate : uint16_t { Kept, Blank, Empty, HeldOut, Exact, Near, Rules };
 
 inline Fate fate_of(const Rule& rule) {
   return static_cast<Fate>(static_cast<size_t>(Fate::Rules) +
                            static_cast<size_t>(&rule - std::begin(kRules)));
 }
 inline std::string name_of(Fate fate) {
-  constexpr std::array kFates = {
-      "kept", "blank", "empty", "held_out", "exact", "equal_after_filter", "near"};
+  constexpr std::array kFates = {"kept", "blank", "empty", "held_out", "exact", "near"};
   const auto i = static_cast<size_t>(fate);
   return i < kFates.size() ? kFates[i] : name_of(kRules[i - kFates.size()]);
 }
@@ -71,8 +70,7 @@ inline void print_funnel(std::span<const LineEntry> lines, std::span<const RuleS
     for (const Rule& rule : kRules)
       if (rule.set == set) remove(fate_of(rule));
   }
-  for (const Fate reason : {Fate::HeldOut, Fate::Exact, Fate::EqualAfterFilter, Fate::Near})
-    remove(reason);
+  for (const Fate reason : {Fate::HeldOut, Fate::Exact, Fate::Near}) remove(reason);
 }
 
 }  // namespace ladder

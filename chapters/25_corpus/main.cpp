@@ -187,8 +187,8 @@ void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& recor
   for (auto at = all.begin(); at != all.end(); at += static_cast<int64_t>(*at) + 1)
     groups.emplace_back(at + 1, at + 1 + static_cast<int64_t>(*at));
   compare_texts(files, o.files.threads, o.sieve.filter, lines, groups, o.files.memory_limit,
-                [&](uint64_t gone, uint64_t survivor, bool is_whole) {
-                  lines[gone].fate = is_whole ? Fate::Exact : Fate::EqualAfterFilter;
+                [&](uint64_t gone, uint64_t survivor) {
+                  lines[gone].fate = Fate::Exact;
                   components.join(gone, survivor);
                 });
 }
@@ -214,7 +214,7 @@ std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<Line
 // ---- 6. report ----------------------------------------------------------------------------------
 
 bool has_survivor(const LineEntry& line) {
-  return line.fate == Fate::Exact || line.fate == Fate::EqualAfterFilter || line.fate == Fate::Near;
+  return line.fate == Fate::Exact || line.fate == Fate::Near;
 }
 
 /// Writes what stays and what goes. @return the hash of the lines that stay

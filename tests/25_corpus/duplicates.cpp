@@ -107,7 +107,6 @@ TEST(JoinedDocuments, SurvivorsDependOnNoOrder) {
 TEST(EqualTexts, AreComparedByBytesAlthoughTheirHashIsOne) {
   const auto line = [](const char* text, const char* source, const char* id, uint64_t ordinal) {
     return TextLine{.document = {.text = text, .id = id, .source = source},
-                    .whole = {0, ordinal == 3},
                     .line = {0, ordinal},
                     .ordinal = ordinal};
   };
@@ -117,12 +116,9 @@ TEST(EqualTexts, AreComparedByBytesAlthoughTheirHashIsOne) {
   texts.add(line("a", "book", "7", 2));
   texts.add(line("a", "book", "7", 3));
   texts.add(line("a", "book", "8", 4));
-  std::map<uint64_t, std::pair<uint64_t, bool>> removed;
-  texts.for_removed([&](uint64_t gone, uint64_t survivor, bool is_whole) {
-    removed[gone] = {survivor, is_whole};
-  });
-  EXPECT_EQ(removed, (std::map<uint64_t, std::pair<uint64_t, bool>>{
-                         {0, {2, true}}, {3, {2, false}}, {4, {2, true}}}));
+  std::map<uint64_t, uint64_t> removed;
+  texts.for_removed([&](uint64_t gone, uint64_t survivor) { removed[gone] = survivor; });
+  EXPECT_EQ(removed, (std::map<uint64_t, uint64_t>{{0, 2}, {3, 2}, {4, 2}}));
 }
 
 }  // namespace

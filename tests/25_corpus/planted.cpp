@@ -165,7 +165,7 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
          {"read                                     0           3            267",
           "c4: lines deleted                        0           3            252",
           "c4.sentences                             1           2            252",
-          "equal_after_filter                       1           1            126"})
+          "exact                                    1           1            126"})
       EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
   }
   call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
