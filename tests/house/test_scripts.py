@@ -52,38 +52,6 @@ exit {status}
                               capture_output=True, text=True)
         return done.returncode, done.stdout
 
-    # Of ten tests as many fail as FAIL says, and MPI of them start mpirun. Run again, they end as AGAIN says.
-    CTEST = """#!/bin/bash
-[ "${@: -1}" = -N ] && echo "Total Tests: $MPI" && exit
-[[ $* == *"-R ^(Test.Number1|Test.Number2)$ "* ]] && exit $AGAIN
-junit=${@: -1}
-mkdir -p build/cpu/Testing/Temporary
-for i in $(seq $FAIL); do
-  echo "$i:Test.Number$i" >>build/cpu/Testing/Temporary/LastTestsFailed.log
-  cases+="<testcase name='Test.Number$i' status='fail'><system-out>3 is not $i</system-out></testcase>"
-done
-echo "<testsuite tests=\\"10\\" failures=\\"$FAIL\\" disabled=\\"0\\" skipped=\\"1\\">$cases</testsuite>" >"$junit"
-exit $((FAIL > 0))
-"""
-
-    def test_tests_that_fail(self):
-        """One or two that fail run again; and at the end stands what they printed."""
-        self.pretend("cmake")
-        self.pretend("ctest", text=self.CTEST)
-        (self.here / "scripts").mkdir()
-        (self.here / "scripts/setup.sh").touch()  # sets nothing up
-        shutil.copy(ROOT / "scripts/test.sh", self.here / "scripts")
-        shutil.copy(ROOT / "CMakePresets.json", self.here)
-        failed = ["3 is not 2", "cpu: 7 passed, 2 failed", "cpu: failed: Test.Number2"]
-        for fail, mpi, again, status, told in [
-                (0, 0, 1, 0, ["cpu: 9 passed, 0 failed, 1 skipped"]),
-                (2, 2, 0, 0, ["3 is not 2", "cpu: 9 passed, 0 failed", "cpu: unstable: Test.Number2"]),
-                (2, 2, 1, 1, failed), (2, 1, 0, 1, failed),
-                (3, 3, 0, 1, ["3 is not 3", "cpu: 6 passed, 3 failed", "cpu: failed: Test.Number3"])]:
-            done = self.call(self.here / "scripts/test.sh", "cpu", FAIL=str(fail), MPI=str(mpi), AGAIN=str(again))
-            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-            self.assertEqual([words for words in told if words not in done.stdout], [])
-
     def test_bits(self):
         self.assertIn("not built: 32_optimizers", self.bits(name="other")[1])
         self.assertEqual(self.bits(), (0, "1 runs with the golden bits, 0 without\n"))
