@@ -80,7 +80,6 @@ chapter_tests(16_fp8
 chapter_tests(18_offload
   unit bad_input.cpp offload_file.cpp)
 chapter_tests(20_context_parallel
-  equiv same_bits.cpp
   unit ways.cpp)
 chapter_tests(21_moe
   memory memory.cpp)
