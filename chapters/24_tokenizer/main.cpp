@@ -243,11 +243,9 @@ void encode(const Files& files, const TextOptions& text, const TokenizerOptions&
   check_out(files, o, files.out);
   if (flags.format == TokenFile::Megatron) check_out(files, o, index_path(files.out));
   TokenWriter writer(files.out, flags.format, token_kind(o.tokens, tokenizer));
-  const EncodeReport report = encode_files(tokenizer, files.data,
-                                           {.utf8 = text.utf8,
-                                            .allow_special = flags.allow_special,
-                                            .threads = files.threads},
-                                           writer);
+  const EncodeReport report = encode_files(
+      tokenizer, files.data,
+      {.utf8 = text.utf8, .allow_special = flags.allow_special, .threads = files.threads}, writer);
   writer.commit();
   print_encoded(report, writer);
 }
@@ -281,8 +279,7 @@ void run(int argc, char** argv) {
   EncodeFlags encoding;
   DecodeFlags decoding;
   if (command == "train") {
-    read("learns merges from text, and writes a tokenizer to the directory --out", training,
-         text);
+    read("learns merges from text, and writes a tokenizer to the directory --out", training, text);
     train(files, text, training);
   } else if (command == "encode") {
     read("text to a file of tokens", tokenizer, encoding, text);

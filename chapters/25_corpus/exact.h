@@ -77,7 +77,8 @@ class EqualTexts {
   std::map<std::string, Text> texts_;
 };
 
-/// Reads the lines of groups again, and calls f(removed, survivor) for all but one of each text. At a time it reads as many groups as have `limit` bytes of text, but at least one.
+/// Reads the lines of groups again, and calls f(removed, survivor) for all but one of each text. At
+/// a time it reads as many groups as have `limit` bytes of text, but at least one.
 template <class F>
 void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filter,
                    std::span<const LineEntry> lines, std::span<const std::vector<uint64_t>> groups,

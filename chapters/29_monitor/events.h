@@ -1,6 +1,6 @@
 // --events DIR: the curves of a run, as event files for TensorBoard: losses, learning rate, norms,
-// tokens, tensors. No layout changes them. With --event-clock step, the time of an event is its step,
-// and the bytes of the files are the same on every layout.
+// tokens, tensors. No layout changes them. With --event-clock step, the time of an event is its
+// step, and the bytes of the files are the same on every layout.
 //
 // A resumed run writes a further file, whose name sorts after the last one. A session start in it
 // tells readers to drop what they have read of later steps. Going back writes one, too.

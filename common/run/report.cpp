@@ -32,19 +32,6 @@ std::string decimal(Float value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-/// The operations of the model for one token: 6 (L M + C V) + 12 L C T, as chapter 23 counts them.
-/// M is the number of weights in the products of a block.
-double flops_per_token(const GptConfig& g) {
-  return static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
-                             12 * g.layers * g.channels * g.seq_len);
-}
-
-/// How many devices a run has. Processes have a device each; threads share one.
-int64_t devices(const RunPlan& plan) {
-  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
-  return processes ? plan.layout.mesh.size() : 1;
-}
-
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 /// nullopt: there is no loss, or nobody knows how many bytes it is over.
@@ -146,6 +133,16 @@ double peak_tflops(std::string_view device) {
   for (const auto& [name, peak] : kPeaks)
     if (device.find(name) != std::string_view::npos) return peak;
   return 0;
+}
+
+double flops_per_token(const GptConfig& g) {
+  return static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
+                             12 * g.layers * g.channels * g.seq_len);
+}
+
+int64_t devices(const RunPlan& plan) {
+  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
+  return processes ? plan.layout.mesh.size() : 1;
 }
 
 double mfu(const RunPlan& plan, const RunResult& result) {

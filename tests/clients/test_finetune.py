@@ -5,7 +5,7 @@
     test_finetune.py --build build/cpu --install    installs them in build/clients first
 
 A GPT-2 of bytes is trained a little, and then tuned on chats, all weights or adapters. The same is done in
-double: the model is written out below, chat by chat, without rows. FP32 rounds n times on the longest way, each
+double by transformers, chat by chat, without rows. FP32 rounds n times on the longest way, each
 time by at most eps: losses may differ by 4 sqrt(n) eps, as in test_transformers.py, and ten times that after
 some updates. Mistakes that people made must be seen.
 """
@@ -46,31 +46,14 @@ def spelled(chat):
     return tokens, learned
 
 
-def forward(w, tokens, adapters, scale):
+def forward(model, w, tokens, adapters, scale):
     """Logits (n,V) of one chat; linear layers are stored (in,out)."""
     import torch
-    import torch.nn.functional as F
-
-    def linear(x, name):
-        y = x @ w[name + ".weight"] + w[name + ".bias"]
-        if adapters:
-            a, b = (adapters[f"base_model.model.{name}.lora_{side}.weight"] for side in "AB")
-            y = y + scale * (x @ a.T) @ b.T
-        return y
-
-    def norm(x, name):
-        return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
-
-    n = len(tokens)
-    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][:n]
-    later = torch.ones(n, n, dtype=torch.bool).triu(1)
-    for l in range(L):
-        h = f"transformer.h.{l}."
-        qkv = linear(norm(x, h + "ln_1"), h + "attn.c_attn").view(n, 3, NH, C // NH).permute(1, 2, 0, 3)
-        score = (qkv[0] @ qkv[1].transpose(-1, -2) / math.sqrt(C // NH)).masked_fill(later, -math.inf)
-        x = x + linear((score.softmax(-1) @ qkv[2]).transpose(0, 1).reshape(n, C), h + "attn.c_proj")
-        x = x + linear(F.gelu(linear(norm(x, h + "ln_2"), h + "mlp.c_fc"), approximate="tanh"), h + "mlp.c_proj")
-    return norm(x, "transformer.ln_f") @ w["lm_head.weight"].T
+    w = dict(w)
+    for name in {key.removeprefix("base_model.model.").rpartition(".lora_")[0] for key in adapters or ()}:
+        a, b = (adapters[f"base_model.model.{name}.lora_{side}.weight"] for side in "AB")
+        w[name + ".weight"] = w[name + ".weight"] + scale * (b @ a).T
+    return torch.func.functional_call(model, w, tokens[None]).logits[0]
 
 
 def first_adapters():
@@ -92,7 +75,7 @@ def first_adapters():
     return adapters
 
 
-def train(weights, adapters, mistake=""):
+def train(model, weights, adapters, mistake=""):
     """The losses of STEPS steps of AdamW, in double. `weights` and `adapters` change."""
     import torch
     import torch.nn.functional as F
@@ -113,7 +96,7 @@ def train(weights, adapters, mistake=""):
                 mask = mask & (tokens[1:] != END)
             if mistake == "mask shifted":
                 mask = torch.cat([mask[1:], mask[:1]])
-            all_losses = F.cross_entropy(forward(weights, tokens[:-1], adapters, scale), tokens[1:], reduction="none")
+            all_losses = F.cross_entropy(forward(model, weights, tokens[:-1], adapters, scale), tokens[1:], reduction="none")
             sums.append(all_losses[mask].sum())
             counts.append(int(mask.sum()))
         mean = sum(sums) / sum(counts)
@@ -150,9 +133,10 @@ class Finetune(ProgramTests):
                  "--row-documents", 1, *words)
 
     def theirs(self, name, mistake=""):
-        from safetensors.torch import load_file
-        weights = {name: value.double() for name, value in load_file(self.here / "base/model.safetensors").items()}
-        return train(weights, first_adapters() if name == "lora" else None, mistake)
+        from transformers import GPT2LMHeadModel
+        model = GPT2LMHeadModel.from_pretrained(self.here / "base").double().eval()
+        weights = {name: value.detach() for name, value in model.named_parameters()}
+        return train(model, weights, first_adapters() if name == "lora" else None, mistake)
 
     @staticmethod
     def distance(losses, others):

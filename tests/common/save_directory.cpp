@@ -274,7 +274,8 @@ TEST_F(SaveDir, NamesAreDurableBeforeTheSwitchAndTheSwitchBeforeAnyRemoval) {
   const auto renamed = of("rename " + dir + "/current");
   EXPECT_LT(of("fsync " + generation.string()), renamed);
   EXPECT_LT(of("fsync " + dir), renamed);
-  EXPECT_LT(std::find(renamed, done.end(), "fsync " + dir), of("remove " + (old / kManifestFile).string()));
+  EXPECT_LT(std::find(renamed, done.end(), "fsync " + dir),
+            of("remove " + (old / kManifestFile).string()));
 }
 
 TEST_F(SaveDir, IsOneProgramsAtATime) {

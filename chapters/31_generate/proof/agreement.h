@@ -86,7 +86,7 @@ class Agreement {
   }
 
   std::map<std::pair<int64_t, int64_t>, std::map<int64_t, Row>> proposed_;  ///< by answer, position
-  double near_ = 0;  ///< the sum of 1 - TV
+  double near_ = 0;                                                         ///< the sum of 1 - TV
   int64_t count_ = 0;
 };
 
