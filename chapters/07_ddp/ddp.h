@@ -89,7 +89,7 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
   return x;
 }
 
-/// Sums gradients over ranks, one message after the other.
+/// Sums gradients over ranks, one message after the other. A message is one all-reduce.
 class Ddp {
  public:
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)

@@ -107,14 +107,14 @@ def measure():
         "medians of 3 rounds. Messages go through the memory of one machine:",
         ways(),
         "Within one machine there is little to hide, and the thread that communicates takes a core from the "
-        "ranks. On a slow link the choice matters. The next table is of two processes over TCP at 1 Gbit/s, both "
-        "directions together, on another machine and with batch 32. In a naive step backward takes 713 ms, and "
+        "ranks. On a slow link the choice matters. The next table is of two processes over TCP, whose two "
+        "directions share 1 Gbit/s, on another machine and with batch 32. In a naive step backward takes 713 ms, and "
         "the all-reduces 705. [More rows](../../docs/results/data_parallel.md#on-a-link-of-1-gbits):",
         result("shaped_link", shown=[0, 3, 6]),
         'One step of two of these rows; "beside" is the thread that communicates:',
         "![one step, naive and overlapped: what the rank computes, and what travels beside]"
         "(timeline.svg)",
-        f"`{TINY}`: what a rank sends, and whether the bits are those of chapter 06. Rank 0 is the busiest. "
+        f"`{TINY}`: what rank 0 sends, and whether the bits are those of chapter 06. "
         "[All five ways](../../docs/results/chapter_07.md#ways-to-sum):",
         reductions(),
         "Peak bytes of rank 0, for `--model small --batch 8` and one thread a rank, predicted and measured alike:",
