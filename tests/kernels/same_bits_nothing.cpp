@@ -1,74 +1,9 @@
-// What only a block of LLaMA has: operands that are absent. An absent operand
-// gives the bits of an operand that changes nothing. So what is known of sums with the operand
-// holds without it.
-//
-// And sums without terms. Such a sum is -0, and every sum begins at -0. So a rank without a term of
+// Sums without terms. Such a sum is -0, and every sum begins at -0. So a rank without a term of
 // a sum changes no bit of the ranks that have some.
-#include <array>
-#include <cmath>
-
 #include "tests/kernels/same_bits.h"
 
 namespace ladder::test {
 namespace {
-
-class SameBitsLlama : public SameBits {};
-
-TEST_P(SameBitsLlama, AnAbsentBiasIsMinusZero) {
-  const int64_t B = 2, T = 40, C = 133;  // worth several threads
-  const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), w = box.random({C});
-  for (int64_t i = 0; i < 20; ++i) set(x, i, -0.0), set(d, i, -0.0);
-  const Tensor nothing = box.filled({C}, -0.0), got = box.empty(x.shape), want = box.empty(x.shape);
-  k.residual_forward(ctx, want, x, d, nothing);
-  use_threads();
-  k.residual_forward(ctx, got, x, d, Tensor{});
-  EXPECT_TRUE(same_bits(got, want)) << "residual";
-  for (const Tensor& mean : {box.empty(sums, {B, T}), Tensor{}}) {
-    const Tensor rstd = box.empty(sums, {B, T});
-    k.norm_forward(ctx, want, mean, rstd, x, w, nothing);
-    k.norm_forward(ctx, got, mean, rstd, x, w, Tensor{});
-    EXPECT_TRUE(same_bits(got, want)) << "norm";
-  }
-}
-
-TEST_P(SameBitsLlama, AbsentPositionsAreMinusZero) {
-  const int64_t B = 2, T = 40, C = 133, V = 9;
-  const Tensor tokens = box.tokens({B, T}, V), wte = box.random({V, C}),
-               dout = box.random({B, T, C});
-  tokens.data<int32_t>()[3] = kElsewhere;
-  for (int64_t i = 0; i < V * C; i += 7) set(wte, i, -0.0);
-  const Tensor got = box.empty({B, T, C}), want = box.empty({B, T, C});
-  const Tensor words = box.empty(sums, {V, C}), alone = box.empty(sums, {V, C});
-  k.embed_forward(ctx, want, tokens, wte, box.filled({T, C}, -0.0));
-  k.embed_backward(ctx, words, box.empty(sums, {T, C}), dout, tokens, Into::Write);
-  use_threads();
-  k.embed_forward(ctx, got, tokens, wte, Tensor{});
-  k.embed_backward(ctx, alone, Tensor{}, dout, tokens, Into::Write);
-  EXPECT_TRUE(same_bits(got, want));
-  EXPECT_TRUE(same_bits(alone, words));
-}
-
-TEST_P(SameBitsLlama, AnAbsentMeanIsZero) {
-  for (const auto& [B, T, C] : {std::array{2, 5, 7}, std::array{3, 40, 133}}) {
-    const Tensor x = box.random({B, T, C}, -1, 3), d = box.random({B, T, C}), w = box.random({C});
-    const Tensor rstd = box.random(sums, {B, T}, 0.5, 2), zeros = box.filled(sums, {B, T}, 0);
-    for (const Into into : {Into::Write, Into::Add}) {
-      const Tensor dw = box.filled(sums, {C}, 0.3), alone = box.copy(dw), db = box.copy(dw);
-      k.norm_backward_weight(ctx, dw, db, d, x, zeros, rstd, into);
-      use_threads();
-      k.norm_backward_weight(ctx, alone, Tensor{}, d, x, Tensor{}, rstd, into);
-      EXPECT_TRUE(same_bits(alone, dw)) << "T " << T;
-    }
-    // Negative control: the gradient of a mean that is there.
-    const Tensor got = box.empty(x.shape), other = box.empty(x.shape);
-    k.norm_backward_input(ctx, got, d, x, w, Tensor{}, rstd);
-    k.norm_backward_input(ctx, other, d, x, w, zeros, rstd);
-    EXPECT_GT(relative_error(got, other), 1e-3);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Tables, SameBitsLlama, ::testing::ValuesIn(tables_of_all_dtypes()),
-                         table_name);
 
 class SameBitsNothing : public SameBits {
  protected:
