@@ -14,7 +14,7 @@
 //   - On the way to an expert a row is copied, and nothing else.
 //   - The outputs of a token's experts are added as a tree over experts, of which a rank's sum is a
 //     whole subtree, in FP32. The token's origin joins the subtrees, and rounds once.
-//   - In micro-step k the ranks of group g have the sequences from (k N + g ep) MBS on, one rank
+//   - In micro-step i the ranks of group g have the sequences from (i N + g ep) MBS on, one rank
 //     behind the other. So an owner gets tokens of ep MBS neighboring sequences, in order, and its
 //     sum for the gradient of an expert is a subtree of the tree over sequences. Copies, one in
 //     each group, are the next levels of that tree, and micro-steps the last.
@@ -95,8 +95,7 @@ class ExpertStreams {
   ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, int ep, const RunOptions& run,
                 const DdpOptions& options, const ParamLayout& layout)
       : layout_(layout),
-        // Every ep-th rank. The ranks that tokens travel among are neighbors: rank() / ep
-        // (Exchange).
+        // Every ep-th rank. (Tokens travel among neighbors, the ranks of one rank() / ep.)
         copy_ranks_(world.split(world.rank() % ep, world.rank())),
         all_(open_comm_stream(arena, ctx, world, run, options, layout.largest_section())),
         copies_(

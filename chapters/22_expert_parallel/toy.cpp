@@ -89,7 +89,7 @@ int main() {
   const Result four = layer(4);
   for (int t = 0; t < T; ++t)
     std::printf("%5d   %-12.9f   %-12.9f   %.9f\n", t, one.y[t], four.y[t], wrong.y[t]);
-  // Two terms have one sum in any order. Only a token with experts on three ranks shows the
+  // Two terms have one sum in any order. Only a token with experts on three ranks can show the
   // mistake.
   return same && wrong.y != one.y && four.rows < each ? 0 : 1;
 }
