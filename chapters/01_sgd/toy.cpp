@@ -36,7 +36,7 @@ double forward(const Weights& w, Acts& a) {
 
 /// The chain rule from the loss back to each weight. `mistake` leaves out the slope of tanh.
 Weights backward(const Weights& w, const Acts& a, bool mistake = false) {
-  Weights d;
+  Weights d;  // every element is written below
   double dz[V], dh[H] = {};
   for (int v = 0; v < V; ++v) dz[v] = a.p[v] - (v == target);  // of -log(softmax(z)[target])
   for (int v = 0; v < V; ++v) {
@@ -77,8 +77,8 @@ int main() {
   std::printf("first loss %.4f; a model that knows nothing has ln 3 = %.4f\n", forward(w, a),
               std::log(3.0));
 
-  // A difference is off by f''' e^2 / 6 (f''' is the third derivative), and by rounding, about
-  // 2^-53 / e = 1e-12. All numbers here are below 1, and so e^2 = 1e-8 is a generous bound.
+  // A difference is off by f''' e^2 / 6 and by rounding, about 2^-53 / e = 1e-12. The third
+  // derivative f''' is at most 0.3 here, so e^2 = 1e-8 is a generous bound.
   const double e = 1e-4, bound = e * e;
   const double right = error(w, backward(w, a), e), wrong = error(w, backward(w, a, true), e);
   std::printf("largest error of a gradient: %.1e; without the slope of tanh: %.1e\n", right, wrong);
