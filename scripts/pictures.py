@@ -162,22 +162,22 @@ def zero1(data):
 
 
 def zero2(data):
-    p = Followed(data, 2, ["w", "room", "g"], rows=4)
+    p = Followed(data, 2, ["w", "buffer", "g"], rows=4)
     w, none, g = p.whole("w", DARK), p.NOTHING, p.own("reduced", GREEN)
-    p.row("backward", "into a room, which is\nof one section", w, p.whole("g", ORANGE), none)
-    p.row("reduce-scatter", "own chunk: copied, or\nadded to the sum so far;\nthe room is free again", w, none, g)
+    p.row("backward", "into a buffer, which is\nof one section", w, p.whole("g", ORANGE), none)
+    p.row("reduce-scatter", "own chunk: copied, or\nadded to the sum so far;\nthe buffer is free again", w, none, g)
     p.row("update", "w - g, of the own chunk", p.own("updated", BLUE, DARK), none, g)
     p.row("all-gather", "all weights are new", p.whole("gathered", BLUE), none, g)
     return p.svg.done()
 
 
 def zero3(data):
-    p = Followed(data, 3, ["w", "room of w", "room of g", "g"], rows=5)
+    p = Followed(data, 3, ["w", "buffer of w", "buffer of g", "g"], rows=5)
     w, none, g = p.own("w", DARK), p.NOTHING, p.own("reduced", GREEN)
     p.row("before", "own chunks alone", w, none, none, none)
-    p.row("all-gather", "the section is whole in\na room, for forward and\nbackward", w, p.whole("w", DARK), none, none)
-    p.row("backward", "into a room", w, p.whole("w", DARK), p.whole("g", ORANGE), none)
-    p.row("reduce-scatter", "both rooms are free\nfor the next section", w, none, none, g)
+    p.row("all-gather", "the section is whole in\na buffer, for forward and\nbackward", w, p.whole("w", DARK), none, none)
+    p.row("backward", "into a buffer", w, p.whole("w", DARK), p.whole("g", ORANGE), none)
+    p.row("reduce-scatter", "both buffers are free\nfor the next section", w, none, none, g)
     p.row("update", "w - g, of the own chunk.\nThe next step gathers it", p.own("updated", BLUE), none, none, g)
     return p.svg.done()
 

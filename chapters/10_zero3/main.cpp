@@ -108,11 +108,11 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t Ps = layout.local.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t local = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(local, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(local, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
@@ -250,7 +250,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
   m.comm_stream.begin_step();
-  // The micro-batches of all ranks are neighbors: their gradients are summed first (chapter 09).
+  // The micro-batches of all ranks are neighbors: their gradients are summed first (zero2.h).
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
@@ -285,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // weights are new; after a skip, too, so that all steps send equally much
+  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

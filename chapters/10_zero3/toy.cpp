@@ -89,7 +89,8 @@ int main() {
   std::printf("\nlayer 1 after %d steps:   one rank %.9f %.9f\n", kSteps, one[1][0], one[1][1]);
   std::printf("                           ZeRO-3 %.9f %.9f\n", right.shards[1][0],
               right.shards[1][1]);
-  std::printf("layer 0 used after its update: %.9f %.9f\n", stale.shards[1][0], stale.shards[1][1]);
+  std::printf("           old layer 0 in forward %.9f %.9f\n", stale.shards[1][0],
+              stale.shards[1][1]);
   std::printf("weights held by a rank: %d whole, %d with ZeRO-3 (its shard and the buffer)\n",
               L * D, L * D / N + D);
   const bool count = right.gathers == kSteps * (2 * L - 1);

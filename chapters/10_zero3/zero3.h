@@ -10,9 +10,8 @@
 //   backward   gathers    block L-2 | block L-3 | ...
 //              computes   block L-1 | block L-2 | ...
 //
-// No section has a buffer of its own. A new section takes the buffer that was used longest ago
-// (LRU). So block L - 1 is still there when backward begins with it, and gathers block L - 2
-// meanwhile.
+// A section takes the buffer that was used longest ago (LRU). So block L - 1 is still there when
+// backward begins with it, and block L - 2 is gathered meanwhile.
 //
 // A micro-step gathers about 2 P and reduces P. GA micro-steps send 3 GA P, where stage 1 sends 2 P
 // and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a buffer of its

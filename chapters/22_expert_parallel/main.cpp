@@ -330,7 +330,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_streams.begin_step();
   m.exchange.begin_step();
-  // The micro-batches of all ranks are neighbors: their gradients are summed first (chapter 09).
+  // The micro-batches of all ranks are neighbors: their gradients are summed first (zero2.h).
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);

@@ -112,13 +112,13 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t Ps = layout.local.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t local = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(local, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(local, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
-  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * Ps, bytes[Mem::Optim]);
+  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * local, bytes[Mem::Optim]);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -255,7 +255,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
   m.comm_stream.begin_step();
-  // The micro-batches of all ranks are neighbors: their gradients are summed first (chapter 09).
+  // The micro-batches of all ranks are neighbors: their gradients are summed first (zero2.h).
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
@@ -290,7 +290,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // weights are new; after a skip, too, so that all steps send equally much
+  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

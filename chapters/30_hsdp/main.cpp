@@ -116,11 +116,11 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t Ps = layout.local.size(), B = layout.batch, MBS = layout.micro,
+  const int64_t local = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(local, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(local, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.local, o.sgd, o.optimizer);
   // A token and its target: 8 bytes. A loss: 4.
   bytes[Mem::Activation] =
@@ -302,7 +302,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // weights are new; after a skip, too, so that all steps send equally much
+  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

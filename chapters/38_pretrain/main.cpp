@@ -162,10 +162,10 @@ struct Memory {
 
 /// The bytes that Memory will take, by the formulas of the README.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t Ps = layout.local.size(), rows = layout.rows;
+  const int64_t local = layout.local.size(), rows = layout.rows;
   MemoryBytes bytes;
-  bytes[Mem::Param] = Weights::param_bytes(Ps, o.precision);
-  bytes[Mem::Master] = Weights::master_bytes(Ps, o.precision);
+  bytes[Mem::Param] = Weights::param_bytes(local, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(local, o.precision);
   // A token, its target and its position: 12 bytes. A loss and two borders: 12.
   bytes[Mem::Activation] = activation_bytes(layout.gpt, rows, layout.acts) +
                            BundleBatch::bytes(o.packing, layout.share, layout.gpt.seq_len) +
@@ -180,7 +180,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   ShardedGrads::add_bytes(bytes, layout.params, layout.local, o.accumulate, layout.GA,
                           o.ddp.overlaps(layout.S));
   Optimizers::add_bytes(bytes, layout.local, o.sgd, o.optimizer);
-  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * Ps, bytes[Mem::Optim]);
+  bytes[Mem::Staging] = Staging::bytes(o.async, 4 * local, bytes[Mem::Optim]);
   return bytes;
 }
 
@@ -370,7 +370,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // weights are new; after a skip, too, so that all steps send equally much
+  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
   m.watch.finish(m.ctx, m.comm, norm);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = targets};
 }

@@ -47,7 +47,7 @@ def measure():
         f"`{MODEL} --threads 1` on the first pages of the text; peak MiB of rank 0, and what it "
         "sends, predicted and measured alike. [In bytes, with more rows](../../docs/results/chapter_09.md):",
         gradients(short_text(batch=8, seq_len=256)),
-        "`small` has few blocks, so the rooms eat much of what was saved. A deeper model with "
+        "`small` has few blocks, so the buffers eat much of what was saved. A deeper model with "
         f"smaller blocks, cut into GA micro-steps: `{DEEP} --threads 1 --ranks {RANKS}`:",
         accumulation(short_text(batch=32, seq_len=256)),
     ])

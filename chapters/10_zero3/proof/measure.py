@@ -42,7 +42,7 @@ def stages(text):
             for N in RANKS for chapter in STAGES}
 
 
-def rooms(runs, chapter, N):
+def buffers(runs, chapter, N):
     """What sections pass through: Workspace beyond that of chapter 07."""
     return runs[chapter, N].memory("Workspace") - runs["07_ddp", N].memory("Workspace")
 
@@ -54,9 +54,9 @@ def stages_table(runs):
         for chapter, theirs, mine in zip(STAGES, paper(P, N), ours(P, N)):
             r = runs[chapter, N]
             rows.append([N, chapter, f"{theirs:,.0f}", f"{mine:,.0f}", f"{states(r):,}",
-                         *(r.both(c) for c in STATES), f"{rooms(runs, chapter, N):,}",
+                         *(r.both(c) for c in STATES), f"{buffers(runs, chapter, N):,}",
                          f"`{r.hash[-1]}`"])
-    head = ["ranks", "chapter", "paper", "formula here", "counted", *STATES, "rooms, counted", "hash"]
+    head = ["ranks", "chapter", "paper", "formula here", "counted", *STATES, "buffers, counted", "hash"]
     return long_table("Memory", head, rows, shown=[12, 13, 14, 15], mib=True)
 
 
@@ -66,8 +66,8 @@ def chart(runs):
     place = {(chapter, N): 5 * g + i for g, N in enumerate(RANKS)
              for i, chapter in enumerate(STAGES)}
     bottom = dict.fromkeys(place, 0.0)
-    for what in [*STATES, "rooms"]:
-        heights = {key: (rooms(runs, *key) if what == "rooms" else runs[key].memory(what)) / 2**20
+    for what in [*STATES, "buffers"]:
+        heights = {key: (buffers(runs, *key) if what == "buffers" else runs[key].memory(what)) / 2**20
                    for key in place}
         axes.bar(place.values(), heights.values(), bottom=[bottom[key] for key in place],
                  label=what, width=0.85)
@@ -75,7 +75,7 @@ def chart(runs):
     theirs = {(chapter, N): value / 2**20 for N in RANKS
               for chapter, value in zip(STAGES, paper(P, N))}
     axes.plot(place.values(), [theirs[key] for key in place], "_", color=GREY, markersize=14,
-              label="paper (gradients in 16 bits, no rooms)")
+              label="paper (gradients in 16 bits, no buffers)")
     axes.set_xticks(list(place.values()),
                     [f"{chapter[:2]}\n{N} rank{'s' * (N > 1)}" if chapter == "08_zero1"
                      else chapter[:2] for chapter, N in place])
@@ -143,7 +143,7 @@ def large():
         rows.append([chapter, gb(theirs), gb(mine), gb(counted), gb(extra)])
     return (f"`{LARGE}`, {P / 1e9:.2f} billion parameters, on {N} ranks in BF16. These are plans, "
             "printed by `--plan-only` and not run; GB on one rank, activations left out:\n\n"
-            + table(["chapter", "paper", "formula here", "planned", "rooms"], rows))
+            + table(["chapter", "paper", "formula here", "planned", "buffers"], rows))
 
 
 def measure():
