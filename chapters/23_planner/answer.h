@@ -64,20 +64,6 @@ inline Answer answer(const Question& question, Device device, size_t fastest = 1
   return {device, job, std::move(found), ladder, cost};
 }
 
-/// The number of the fastest plan with this name, as the page shows it.
-inline std::string value_of(const Answer& a, std::string_view name) {
-  for (size_t i = 0; i < kMemCount; ++i)
-    if (kMemNames[i] == name) return fmt::format("{} bytes", a.best().memory.bytes.bytes[i]);
-  if (const auto term = named<Term>(name))
-    return fmt::format("{:.4g} s", a.best().step.terms[*term]);
-  const auto [rate, mfu, hfu, causal] = speed_of(a.job, a.device, a.best());
-  if (name == "mfu") return fmt::format("{:.1f}%", 100 * mfu);
-  if (name == "hfu") return fmt::format("{:.1f}%", 100 * hfu);
-  if (name == "days") return fmt::format("{:.2f}", a.cost.days);
-  if (name == "interval") return fmt::format("{:.0f} s", a.cost.interval);
-  return fmt::format("{:.4g} s", a.best().seconds());
-}
-
 /// The content of --report.
 inline nlohmann::json report_json(const Answer& a) {
   const auto& [device, job, found, ladder, cost] = a;

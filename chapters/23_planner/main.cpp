@@ -90,9 +90,6 @@ void print_memory(const Question& question, const Answer& a) {
 }
 
 void print_smaller(const Answer& a) {
-  const Plan& small = smallest_of_fast(a.found.plans);
-  fmt::print("within 1% of it with least memory: {}, {}, {}\n", time_text(small.seconds()),
-             size_text(small.bytes()), small.layout.text());
   fmt::print("no other is faster and smaller:\n");
   for (const Plan* plan : pareto(a.found.plans))
     fmt::print("  {:>11} {:>10}  {}\n", time_text(plan->seconds()), size_text(plan->bytes()),

@@ -123,14 +123,6 @@ inline std::string reason(const Plan& better, const Plan& next) {
   return text;
 }
 
-/// Of the plans that take at most 1% longer than the fastest, the one with fewest bytes.
-inline const Plan& smallest_of_fast(const std::vector<Plan>& by_time) {
-  const auto slow = std::ranges::find_if(
-      by_time, [&](const Plan& plan) { return plan.seconds() > 1.01 * by_time.front().seconds(); });
-  return *std::min_element(by_time.begin(), slow,
-                           [](const Plan& a, const Plan& b) { return a.bytes() < b.bytes(); });
-}
-
 /// Both accountings of the rank that takes most, by category.
 inline std::string memory_text(const Plan& plan, const LadderBytes& ladder) {
   std::string text = fmt::format("memory of stage {}, bytes\n{:>12} {:>16} {:>16}\n",

@@ -17,7 +17,6 @@
 #include "chapters/12_pipeline_parallel/proof/pipeline_clock.h"
 #include "chapters/23_planner/answer.h"
 #include "chapters/23_planner/device.h"
-#include "chapters/23_planner/explain.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/plan_options.h"
 #include "chapters/23_planner/plan_report.h"
@@ -54,16 +53,6 @@ nlohmann::json clock_json(const Answer& a) {
   return to_json(StepModel(a.job, a.device, l, sizes).clock());
 }
 
-nlohmann::json explanations_json(const Answer& a) {
-  nlohmann::json all;
-  for (const Explanation& e : kExplanations)
-    all.push_back({{"name", e.name},
-                   {"value", value_of(a, e.name)},
-                   {"formula", e.formula},
-                   {"where", e.where}});
-  return all;
-}
-
 nlohmann::json page_json(const Answer& a) {
   nlohmann::json page = report_json(a);
   const StageSeconds& stage = a.best().step.stage;
@@ -77,8 +66,6 @@ nlohmann::json page_json(const Answer& a) {
   page["memory_stage"] = a.best().memory.stage;
   page["why_no_ladder"] = a.ladder.why;
   page["clock"] = clock_json(a);
-  page["explanations"] = explanations_json(a);
-  page["smallest_of_fast"] = &smallest_of_fast(a.found.plans) - a.found.plans.data();
   for (size_t i = 0; i < 5 && i + 1 < a.found.plans.size(); ++i)
     page["reasons"].push_back(reason(a.found.plans[i], a.found.plans[i + 1]));
   return page;

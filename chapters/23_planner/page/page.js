@@ -293,11 +293,6 @@ function drawTable(report, place, memory, terms) {
   $("reasons").replaceChildren(...reasons.map((text) => el("li", { textContent: text })));
 }
 
-function drawExplanations(report) {
-  $("explanations").replaceChildren(...report.explanations.flatMap((e) => [
-    el("dt", { textContent: `${e.name} = ${e.value}` }), el("dd", { textContent: `${e.formula} (${e.where})` })]));
-}
-
 // ---- both ---------------------------------------------------------------------------------------
 
 let FIELDS, PLANNER, REPORT = null, PLACE = 0, SHOW_ALL = false, TIMER = 0;
@@ -311,7 +306,6 @@ function update() {
   drawMemory(one, memory);
   drawStep(l, terms);
   drawClock(one, l);
-  drawExplanations(one);
 }
 
 /// Asks what the controls say.
