@@ -60,18 +60,5 @@ TEST(Experts, TokensGoThereAndBack) {
   EXPECT_EQ(StageModel(of, device, {.dp = 64}).of(0).forward[Term::Experts], 0);
 }
 
-TEST(Experts, TheSearchSharesThem) {
-  const Job of = mixtral();
-  const Device device = read_device(LADDER_DEVICES, "h100");
-  const Found found = Search(of, device).find({});
-  ASSERT_FALSE(found.plans.empty());
-  bool shared = false;
-  for (const Plan& plan : found.plans) {
-    EXPECT_EQ(plan.layout.tp, 1);
-    shared |= plan.layout.ep == 8;
-  }
-  EXPECT_TRUE(shared);
-}
-
 }  // namespace
 }  // namespace ladder::planner
