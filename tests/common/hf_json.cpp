@@ -6,7 +6,6 @@
 
 #include "common/input_file.h"
 #include "common/json.h"
-#include "kernels/check.h"
 #include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 
@@ -16,11 +15,6 @@ namespace {
 std::string nested(int depth) {
   const auto n = static_cast<size_t>(depth);
   return std::string(n, '[') + std::string(n, ']');
-}
-
-TEST(Json, IsReadAsItStands) {
-  EXPECT_EQ(parse_json(R"( {"a":[1,2.5,{"a":null}],"b":{"a":"x"}} )"),
-            (nlohmann::json{{"a", {1, 2.5, {{"a", nullptr}}}}, {"b", {{"a", "x"}}}}));
 }
 
 TEST(Json, TooDeepIsRefused) {
@@ -45,11 +39,6 @@ TEST(Json, WhatIsNoJsonIsRefused) {
   EXPECT_USER_ERROR(parse_json("[1, 2, x]"), "at byte 8 of 9");
 }
 
-TEST(Json, AValueIsShownInAscii) {
-  EXPECT_EQ(shown("a\n\x1b\xc2\x9b\xff"), R"("a\n\u001b\u009b\ufffd")");
-  EXPECT_EQ(shown({{"a", {1, 2.5, nullptr}}}), R"({"a":[1,2.5,null]})");
-}
-
 TEST(Json, AFileIsNamed) {
   const TempDir dir;
   EXPECT_USER_ERROR(read_json(dir / "missing"), "missing: no such file");
@@ -58,17 +47,6 @@ TEST(Json, AFileIsNamed) {
   write_file(dir / "large", "");
   std::filesystem::resize_file(dir / "large", (16 << 20) + 1);
   EXPECT_USER_ERROR(read_json(dir / "large"), "legal are at most 16777216");
-}
-
-TEST(InputFile, ReadsParts) {
-  const TempDir dir;
-  write_file(dir / "x", "0123456789");
-  const InputFile file(dir / "x");
-  EXPECT_EQ(file.size(), 10);
-  std::string part(3, ' ');
-  file.read(7, std::as_writable_bytes(std::span(part)));
-  EXPECT_EQ(part, "789");
-  EXPECT_THROW(file.read(8, std::as_writable_bytes(std::span(part))), CheckError);
 }
 
 TEST(InputFile, ThatShrinksIsRefused) {

@@ -120,11 +120,6 @@ TEST_F(Safetensors, DataIsAligned) {
     EXPECT_EQ(entry.begin % (name == "i" ? 8 : 4), 0) << name;
 }
 
-TEST_F(Safetensors, PlanChecksItsCaller) {
-  EXPECT_THROW(SafetensorsPlan({{"u", Dtype::U8, {3}}, {"f", Dtype::F32, {1}}}), CheckError);
-  EXPECT_THROW(SafetensorsPlan({{"f", Dtype::F32, {3}}, {"f", Dtype::F32, {3}}}), CheckError);
-}
-
 TEST_F(Safetensors, ExpectNamesWhatIsThere) {
   write_sample();
   const SafetensorsReader reader(path_);

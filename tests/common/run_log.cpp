@@ -86,44 +86,6 @@ TEST_F(Running, TraceGrowsALineAtATime) {  // so that other programs can read it
   EXPECT_EQ(read_file(options_.trace), lines) << "complete before the last validation";
 }
 
-TEST_F(Running, ReportHasTheKeysOfTheDesign) {
-  options_.eval_every = 1;
-  options_.seed = 7;
-  options_.command = "ch03 --optimizer lion --lr 1e-3";
-  options_.flags = {{"--optimizer", "lion"}, {"--top-k", "0"}, {"--ep", "2"}};
-  run(2);
-  const json report = json::parse(read_file(options_.report));
-  EXPECT_EQ(report["chapter"], "01_sgd");
-  EXPECT_EQ(report["model"]["name"], "nano");
-  EXPECT_EQ(report["layout"]["ranks"], 1);
-  EXPECT_EQ(report["layout"]["dp"], 1);
-  EXPECT_EQ(report["layout"]["micro_batch"], 4);
-  EXPECT_EQ(report["layout"]["comm"], "self");
-  EXPECT_GT(report["tokens_per_second"], 0);
-  EXPECT_GT(report["step_ms_median"], 0);
-  EXPECT_EQ(report["final_loss"], 2);
-  EXPECT_EQ(report["val_loss"], 1.5);
-  EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(1.5));
-  EXPECT_DOUBLE_EQ(report["bits_per_byte"], 1.5 / std::log(2));
-  EXPECT_EQ(report["evals"][1]["bytes_read"], 512);
-  EXPECT_EQ(report["layout"]["ep"], 2);
-  EXPECT_EQ(report["steps"], 3);
-  EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
-  EXPECT_EQ(report["memory"][0]["rank"], 0);
-  EXPECT_EQ(report["memory"][0]["Param"], json::parse(R"({"predicted":40,"measured":40})"));
-  EXPECT_EQ(report["memory"][0]["Comm"], json::parse(R"({"predicted":0,"measured":0})"));
-  EXPECT_EQ(report["extra"]["noise"], 3);
-  EXPECT_EQ(report["evals"].size(), 2u) << "the last validation is finish()'s";
-  EXPECT_EQ(report["run"]["command"], "ch03 --optimizer lion --lr 1e-3");
-  EXPECT_EQ(report["run"]["lr"], 1e-3);
-  EXPECT_EQ(report["run"]["seed"], 7);
-  EXPECT_EQ(report["run"]["optimizer"], "lion");
-  EXPECT_EQ(report["run"]["flags"]["--top-k"], "0");
-  EXPECT_FALSE(report["run"]["host"].get<std::string>().empty());
-  EXPECT_TRUE(report["interrupted"].is_null());
-  EXPECT_EQ(report["not_done"], "");
-}
-
 TEST_F(Running, TimelineShowsStepsAlone) {
   run(2);
   const json events = json::parse(read_file(options_.timeline))["traceEvents"];

@@ -1,62 +1,9 @@
-// Tensor and Arena: shapes, views, counted bytes.
-#include <limits>
-
+// Arena: counted bytes.
 #include "kernels/host_memory.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
 namespace {
-
-TEST(Tensor, KnowsItsShape) {
-  Arena arena;
-  const Tensor x = arena.alloc(Mem::Param, "x", Dtype::F32, {2, 3, 4});
-  EXPECT_EQ(x.size(), 24);
-  EXPECT_EQ(x.bytes(), 96);
-  EXPECT_EQ(x.rows(), 6);
-  EXPECT_EQ(x.dim(0), 2);
-  EXPECT_EQ(x.dim(-1), 4);
-  EXPECT_THROW(x.dim(3), CheckError);
-  EXPECT_THROW(x.dim(-4), CheckError);
-  EXPECT_EQ(to_string(x.shape), "(2, 3, 4)");
-  EXPECT_THROW((Shape{1, 2, 3, 4, 5}), CheckError);
-}
-
-TEST(Tensor, ViewsShareMemory) {
-  Arena arena;
-  const Tensor x = arena.alloc(Mem::Param, "x", Dtype::F64, {4, 3});
-  const Tensor part = x.slice(1, 2);
-  EXPECT_EQ(part.shape, (Shape{2, 3}));
-  EXPECT_EQ(part.data<double>(), x.data<double>() + 3);
-  EXPECT_EQ(x.first(2).data<double>(), x.data<double>());
-  EXPECT_EQ(x.view({2, 6}).shape, (Shape{2, 6}));
-  EXPECT_EQ(x.slice(4, 0).size(), 0);
-  EXPECT_THROW(x.slice(3, 2), CheckError);
-  EXPECT_THROW(x.slice(-1, 2), CheckError);
-  EXPECT_THROW(x.view({5}), CheckError);
-  EXPECT_THROW(x.data<float>(), CheckError);
-}
-
-TEST(Tensor, ADefaultOneIsNull) {
-  EXPECT_FALSE(Tensor{});
-  Arena arena;
-  EXPECT_TRUE(arena.alloc(Mem::Param, "x", Dtype::U8, {1}));
-}
-
-TEST(Check, SaysWhatItFound) {
-  try {
-    CHECK(1 > 2, "found {}", 42);
-    FAIL();
-  } catch (const CheckError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("1 > 2"), std::string::npos) << text;
-    EXPECT_NE(text.find("found 42"), std::string::npos) << text;
-  }
-  EXPECT_EQ(div_exact(12, 4), 3);
-  EXPECT_THROW(div_exact(12, 5), CheckError);
-  EXPECT_THROW(div_exact(12, 0), CheckError);
-  EXPECT_EQ(round_up(65, 64), 128);
-  EXPECT_EQ(round_up(64, 64), 64);
-}
 
 TEST(Arena, CountsByCategory) {
   Arena arena;
@@ -110,11 +57,6 @@ TEST(Arena, RefusesMoreThanTheMachineHasLeft) {
   const int64_t bytes = host_memory_left() + (int64_t{64} << 20);
   EXPECT_THROW(arena.alloc(Mem::Activation, "logits", Dtype::U8, {bytes}), OutOfMemory);
   EXPECT_EQ(arena.current().total(), 0);
-}
-
-TEST(HostMemory, LeavesRoomForATest) {
-  EXPECT_GT(host_memory_left(), 1 << 20);
-  EXPECT_LT(host_memory_left(), std::numeric_limits<int64_t>::max());
 }
 
 // The sanitizers end the program themselves when asked for so much.

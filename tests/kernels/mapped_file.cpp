@@ -47,11 +47,6 @@ TEST_F(MappedFile, CountsThePagesInUse) {
   EXPECT_EQ(drop_pages(memory, kBytes), 0);
 }
 
-TEST_F(MappedFile, IsWholePages) {
-  EXPECT_EQ(mapped_bytes(page), page);
-  EXPECT_EQ(mapped_bytes(page + 1), 2 * page);
-}
-
 TEST_F(MappedFile, LeavesNoFileOpen) {
   const int64_t before = open_files();
   void* const other = map_file(kBytes);
