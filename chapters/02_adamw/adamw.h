@@ -1,10 +1,10 @@
 // Adam with L2 and AdamW: one update, two places for the decay.
 //
-//   m = beta1 m + (1 - beta1) g             first moment, corrected by 1 / (1 - beta1^t)
-//   v = beta2 v + (1 - beta2) g^2           second moment, corrected by 1 / (1 - beta2^t)
-//   w = w - lr m^ / (sqrt(v^) + eps)
+//   m = beta1 m + (1 - beta1) g             first moment;  corrected: m' = m / (1 - beta1^t)
+//   v = beta2 v + (1 - beta2) g^2           second moment; corrected: v' = v / (1 - beta2^t)
+//   w = w - lr m' / (sqrt(v') + eps)
 //
-// Adam with L2 adds weight_decay w to g before all this. The decay is then divided by sqrt(v^), so
+// Adam with L2 adds weight_decay w to g before all this. The decay is then divided by sqrt(v'), so
 // a weight with large gradients hardly decays. AdamW subtracts lr weight_decay w from the weight
 // itself, so every weight decays alike. Sources: arXiv 1412.6980 (Adam), 1711.05101 (AdamW).
 #pragma once

@@ -33,7 +33,8 @@ struct OptimizerOptions {
   void check() const { adamw.check(); }
 };
 
-/// @throws UserError if a checkpoint has the states of another optimizer than this run
+/// @throws UserError if a checkpoint has the states of another optimizer than this run. The message
+/// follows "its state optimizer: ".
 inline void check_same_optimizer(std::string_view theirs, std::string_view ours) {
   if (theirs != ours)
     throw UserError(
@@ -96,7 +97,7 @@ class Optimizer {
   Rule rule_;
 
  protected:
-  int64_t updates_ = 0;  ///< chapter 32 counts its own, too
+  int64_t updates_ = 0;  ///< chapter 34 makes updates, too
 };
 
 }  // namespace ladder

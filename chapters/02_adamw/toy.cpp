@@ -43,7 +43,7 @@ int main() {
   Weight l2[2], adamw[2];  // [0] has large gradients, [1] small ones
   const double size[2] = {16, 1.0 / 64};
 
-  std::printf("Large gradients 16, -16, ..., small ones 1/64, -1/64, ...: only decay is left.\n\n");
+  std::printf("Large gradients 16, -16, ..., small ones 1/64, -1/64, ...: they nearly cancel.\n\n");
   std::printf("weights    Adam with L2         AdamW\n");
   std::printf("step      large    small      large    small\n");
   for (int t = 1; t <= 64; ++t) {
