@@ -74,8 +74,8 @@ class LossScaler {
   }
 
   /// Ends a step that had this loss, and this norm of its unscaled gradients. Returns why there
-  /// must be no update; empty: there must be one. A loss that is NaN or infinite stops the update,
-  /// and not the scale: what overflows is the gradients.
+  /// must be no update; empty: there must be one. If only the loss is NaN or infinite,
+  /// there is no update either, and the scale stays: it is for gradients that overflow.
   std::string end_step(double loss, double norm) {
     if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);
