@@ -1,7 +1,7 @@
 // Muon: the momentum of a matrix, orthogonalised (Keller Jordan, 2024; arXiv 2502.16982).
 //
 //   m = beta m + (1 - beta) g                  the momentum, as torch.lerp(m, g, 1 - beta)
-//   u = beta m + (1 - beta) g                  Nesterov: g looks one step ahead
+//   u = beta m + (1 - beta) g                  Nesterov: the momentum one step ahead
 //   o = NewtonSchulz(u)                        all directions of u, equally long
 //   w = w - lr decay w - lr scale o
 //
@@ -17,8 +17,8 @@
 // checkpoint says which form it holds.
 //
 // AdamW updates what is no matrix of a block. Its two moments and Muon's one lie in the same two
-// flat buffers, as chapter 08 cuts them. `v` of matrices is never written: 4 P_m / N bytes are
-// wasted.
+// flat buffers, as chapter 08 cuts them. `v` of matrices is never written: 4 bytes an
+// element are wasted.
 #pragma once
 
 #include <array>

@@ -10,9 +10,9 @@
 // update that took only what a rank has would orthogonalise a part of a matrix, which is another
 // matrix.
 //
-// Bytes: the slices of P_m elements of matrices are 4 P_m / N on each rank. It sends what it does
-// not own itself, and as an owner the slices of others: about 2 (N - 1) / N times 4 P_m / N. A
-// slice is padded to kAlign elements.
+// Bytes, on N ranks: the slices of P_m elements of matrices are 4 P_m / N on each rank. It sends
+// what it does not own itself, and as an owner the slices of others: about 2 (N - 1) / N times
+// 4 P_m / N. A slice is padded to kAlign elements.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace ladder {
 /// `count` neighbors of each group.
 struct MuonPiece {
   int64_t column, count;  ///< in a group
-  int64_t rows, N;        ///< as a matrix, group after group
+  int64_t rows, N;        ///< as a matrix of N columns, group after group
 };
 
 /// A matrix that Muon updates.
