@@ -46,7 +46,7 @@ struct PassSize {
   bool fixed = false;
 };
 
-/// What one block after the other writes. R rows are the tokens of one sequence to the parts.
+/// What one block after the other writes. common/model/parts.h takes the R rows for one sequence.
 struct PassActs {
   Tensor tokens;                 ///< (1,R) I32
   Tensor stream, norm, product;  ///< (1,R,C)
@@ -190,7 +190,7 @@ class Decoder {
   void block(const Ctx& ctx, const PassActs& a, std::span<const TextRows> texts, int64_t l) const {
     const BlockTensors& p = w_.blocks[static_cast<size_t>(l)];
     norm_forward(ctx, a.norm, a.stat, a.stream, p.norm1);
-    AttnSaved attn;  // without angles: texts turn by themselves
+    AttnSaved attn;  // without angles: attend() turns each text from its own position
     attn.qkv = a.qkv;
     attn.att = a.att;
     qkv_forward(ctx, attn, a.norm, p.attn);
