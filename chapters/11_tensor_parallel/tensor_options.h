@@ -22,7 +22,7 @@ struct TensorParallelOptions {
     line.add("--tp", tp,
              "ranks that split each layer: 1, 2, 4 or 8; 0: all, or 1 if there are other axes");
     line.add("--sequence-parallel", sequence_parallel,
-             "they share what lies between the layers, too, by positions of each sequence");
+             "ranks also split what lies between the layers, by positions of each sequence");
   }
 
   /// Checks what can be checked before a rank starts. degree() knows the model and checks more.

@@ -12,7 +12,7 @@
 namespace ladder {
 
 /// The layers that ranks split: those of a whole model, or of a stage of a pipeline.
-struct SharedLayers {
+struct SplitLayers {
   int64_t blocks;
   int64_t again;  ///< blocks that are computed again in backward
   bool embed = true, head = true;
@@ -29,14 +29,14 @@ struct SharedLayers {
 /// inputs of both parts of a block once more, and ranks gather the sums of each sequence's chunks:
 /// norm_gradients() per norm.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
-                          const SharedLayers& shared, int64_t sequences) {
-  const int64_t t = acts.tp, embed = shared.embed ? 1 : 0, head = shared.head ? 1 : 0;
-  const int64_t reductions = 4 * shared.blocks + 2 * shared.again + embed + head;
+                          const SplitLayers& split, int64_t sequences) {
+  const int64_t t = acts.tp, embed = split.embed ? 1 : 0, head = split.head ? 1 : 0;
+  const int64_t reductions = 4 * split.blocks + 2 * split.again + embed + head;
   const bool sequence_parallel = acts.sequence_ranks > 1;
-  const int64_t gathers = sequence_parallel ? shared.gathers * shared.blocks : 0;
-  const int64_t norms = sequence_parallel ? 2 * shared.blocks + head : 0;
+  const int64_t gathers = sequence_parallel ? split.gathers * split.blocks : 0;
+  const int64_t norms = sequence_parallel ? 2 * split.blocks + head : 0;
   const int64_t chunks =
-      norm_gradients(gpt) * norms * sequences * shared.token_chunks * gpt.channels;
+      norm_gradients(gpt) * norms * sequences * split.token_chunks * gpt.channels;
   const int64_t tokens = (2 * reductions + gathers) * sequences * gpt.seq_len * gpt.channels;
   return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }

@@ -154,15 +154,15 @@ void run_formula(Sheet& sheet, int64_t ranks) {
         ActivationPlan acts{.dtype = dtype};
         acts.tp = ranks;
         acts.sequence_ranks = sequence_ranks;
-        const SharedLayers shared{.blocks = sheet.pick<int64_t>("blocks", {3, 4}),
-                                  .again = sheet.pick<int64_t>("again", {1, 2}),
-                                  .embed = !head,
-                                  .head = head,
-                                  .gathers = sheet.pick<int64_t>("gathers", {3, 4})};
+        const SplitLayers split{.blocks = sheet.pick<int64_t>("blocks", {3, 4}),
+                                .again = sheet.pick<int64_t>("again", {1, 2}),
+                                .embed = !head,
+                                .head = head,
+                                .gathers = sheet.pick<int64_t>("gathers", {3, 4})};
         sheet.text(fmt::format("formula/{} bytes, {} {}", size_of(dtype),
                                sequence_ranks > 1 ? "tokens shared," : "all tokens,",
                                head ? "with head" : "with embedding"),
-                   fmt::format("{}", tp_traffic(gpt, acts, shared, /*sequences=*/6)));
+                   fmt::format("{}", tp_traffic(gpt, acts, split, /*sequences=*/6)));
       }
 }
 
