@@ -44,7 +44,7 @@ std::array<Layer, L> one_rank() {
 
 struct Result {
   std::array<Layer, L> sum{};  // weight i of a layer is rank i's; here both side by side
-  int sent = 0;                // numbers that a rank sends in a step
+  int sent = 0;                // gradients that a rank sends in a step
 };
 
 /// Micro-step k takes sequence k N + r on rank r. @param every_step false: the mistake to reduce
@@ -82,7 +82,7 @@ int main() {
       L * D, L * D / N, D);
   const int reduce_scatter = L * (D - D / N);  // all layers once
   std::printf(
-      "sent by a rank in a step: ZeRO-1 %d, for any number of micro-steps; ZeRO-2 %d = %d x %d\n",
+      "gradients sent by a rank: ZeRO-1 %d, for any number of micro-steps; ZeRO-2 %d = %d x %d\n",
       reduce_scatter, two.sent, GA, reduce_scatter);
   return one == two.sum && wrong.sum != one && two.sent == GA * reduce_scatter ? 0 : 1;
 }

@@ -48,6 +48,6 @@ def measure():
         "sends, predicted and measured alike. [In bytes, with more rows](../../docs/results/chapter_09.md):",
         gradients(short_text(batch=8, seq_len=256)),
         "`small` has few blocks, so the buffers eat much of what was saved. A deeper model with "
-        f"smaller blocks, cut into GA micro-steps: `{DEEP} --threads 1 --ranks {RANKS}`:",
+        f"smaller blocks, its batch cut into GA micro-steps, in MiB again: `{DEEP} --threads 1 --ranks {RANKS}`:",
         accumulation(short_text(batch=32, seq_len=256)),
     ])
