@@ -12,9 +12,9 @@
 //
 // The axes are ordered by how much their ranks exchange (Narayanan et al., "Efficient Large-Scale
 // Language Model Training on GPU Clusters", arXiv 2104.04473). Tensor ranks exchange activations
-// four times per block, and wait each time. So they are neighbors, on one node with NVLink. Data
+// four times per block, and wait each time. So they are neighbors, in one machine with NVLink. Data
 // ranks exchange gradients and weights once per step. Stages send one activation per micro-batch,
-// while they compute another. So stages may be on different nodes.
+// while they compute another. So stages may be in different machines.
 #pragma once
 
 #include <algorithm>

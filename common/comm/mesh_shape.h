@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-/// What the ranks along an axis share: each layer, each sequence, the batch, or the depth. Where
+/// What the ranks along an axis split: each layer, each sequence, the batch, or the depth. Where
 /// states are sharded, ranks along Data hold shards of them, and those along Replica the same shard
 /// (chapter 30).
 enum class Axis : uint8_t { Tensor, Context, Data, Replica, Pipeline };
