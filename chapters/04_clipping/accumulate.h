@@ -11,9 +11,7 @@
 // everything into one buffer, as most programs do. It takes less memory, but the sum then depends
 // on how the batch is cut.
 //
-// Until chapter 07 read only AccumulateOptions, TreeCounter, and of GradTree begin(), view(),
-// into(), end() and finish(). Its join(), close() and sum() are for chapters that send gradients
-// during backward.
+// GradTree's join() and close() are the two halves of end(): chapter 07 says why they are apart.
 #pragma once
 
 #include <algorithm>
@@ -92,12 +90,12 @@ class TreeCounter {
   size_t top() const { return top_; }
   Into into() const { return fresh_ ? Into::Write : Into::Add; }
 
-  /// After part k of n: calls join(to, from) for two buffers with equally many parts, as long as
+  /// After part k of n: calls merge(to, from) for two buffers with equally many parts, as long as
   /// there are such; after the last part, until one buffer is left. It may be called once for each
   /// piece of the buffers, as GradTree::join() does.
-  template <class Join>
-  void join(int64_t k, int64_t n, Join&& join) const {
-    for (size_t i = 0; i < joins_after(k, n); ++i) join(top_ - i - 1, top_ - i);
+  template <class Merge>
+  void join(int64_t k, int64_t n, Merge&& merge) const {
+    for (size_t i = 0; i < joins_after(k, n); ++i) merge(top_ - i - 1, top_ - i);
   }
   /// Ends part k of n. From here on, what join() has joined counts as one buffer.
   void end(int64_t k, int64_t n) { top_ -= joins_after(k, n); }
@@ -183,9 +181,9 @@ class GradTree {
   Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  /// Of parameters, and of gradients. The two are the same unless the head is tied: then gradients
-  /// have a second place for it. The head's gradient and the embedding's are summed over
-  /// micro-steps each by itself, and added once at the end.
+  /// Of parameters, and of gradients. The two are the same without `--tied-head` (chapter 01): with
+  /// it gradients have a second place for the head. The head's gradient and the embedding's are
+  /// summed over micro-steps each by itself, and added once at the end.
   ParamLayout params_, layout_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;

@@ -11,14 +11,15 @@
 constexpr int B = 8;
 constexpr float gradient[B] = {1e8F, 1, 1, 1, -1e8F, 1, 1, 1};
 
-/// The sum over sequences first to first + n - 1, as a micro-batch computes it: a balanced tree.
+/// The sum over sequences first to first + n - 1, as a micro-batch computes it: a tree by halves.
+/// For a power of two it is the chapter's.
 float tree(int first, int n) {
   return n == 1 ? gradient[first] : tree(first, n / 2) + tree(first + n / 2, n / 2);
 }
 
 /// Adds the sums of micro-batches, which come one after the other, in the order of the same tree.
 /// Two sums of equal size join, as carries do in a binary counter. After 1, 2, 3, 4 of them there
-/// are 1, 1, 2, 1 buffers.
+/// are 1, 1, 2, 1 buffers. (The chapter adds an odd one in place, so its `sum` needs no buffer.)
 class Counter {
  public:
   void add(float sum) {

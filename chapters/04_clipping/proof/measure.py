@@ -25,15 +25,15 @@ def accumulation():
     times, noise = fastest(runs)
     rows = []
     for cut, rounds in runs.items():
-        r, ratio = rounds[0], times[cut] / min(times.values())
+        r, ratio = rounds[0], round(times[cut], 1) / round(min(times.values()), 1)
         rows.append([cut, r.both("Activation"), r.both("Workspace"), f"{times[cut]:.1f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
     head = ["MBS x GA", "Activation", "Workspace", "ms a step", "to the fastest",
             "hash of the weights after 40 steps"]
     return (f"`{flags}`, cut in all legal ways; bytes predicted and measured (equal where one number "
             f"stands):\n\n{table(head, rows)}\n\n"
             f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. "
-            f"Differences below {noise:.0%} say nothing: by so much the fastest odd round of a cut "
-            "may differ from its fastest even one.")
+            f"Differences below {noise:.0%} say nothing: that is the largest between the best odd round "
+            "of a cut and its best even one.")
 
 
 def clipping():

@@ -49,8 +49,8 @@ def noise(runs):
 
 
 def noise_line(runs):
-    return (f"Differences below {noise(runs):.0%} say nothing: by so much the fastest odd round of a "
-            "policy may differ from its fastest even one.")
+    return (f"Differences below {noise(runs):.0%} say nothing: that is the largest between the best odd "
+            "round of a policy and its best even one.")
 
 
 def policies_table(title, runs):
