@@ -31,7 +31,7 @@ Matrix block(const Matrix& g) {  // 8 bits: whole multiples of a block's largest
   }
   return u;
 }
-Matrix row_and_column(const Matrix& g) {  // Adafactor, but for one factor of the whole matrix
+Matrix row_and_column(const Matrix& g) {  // Adafactor without mean(row), which reads all
   Matrix u;
   for (int i = 0; i < D; ++i) {
     double row = 0, column = 0;
