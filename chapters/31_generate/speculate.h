@@ -52,7 +52,8 @@ class Draft {
         vocab_(vocab),
         size_(size),
         known_(static_cast<size_t>(size.places)) {}
-  /// What a pass of the draft takes: one token of each text, or two where all were kept.
+  /// What a pass of the draft takes: one token of each text, or two where all were kept,
+  /// since it has not computed its own last proposal.
   static PassSize pass(const BatchSize& size) {
     return {std::max(size.prefill, 2 * size.places), size.places};
   }

@@ -1,5 +1,8 @@
 // Attention of one head over a text that grows: keys and values are kept, and each new token is one
 // query. It has the bits of attention over the whole window, if its sums have the same order.
+//
+//   g++ -std=c++20 chapters/31_generate/toy.cpp -o toy && ./toy
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +15,7 @@ struct Token {
   Row q, k, v;
 };
 
-// Numbers of which no two sums in different orders are alike.
+// Numbers whose sums depend on their order.
 Token token_at(int t) {
   Token token;
   int seed = 1;
