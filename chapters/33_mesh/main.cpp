@@ -190,8 +190,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Forward of block l of the model chunk. It reads stream(l) of its activations. f is a micro-batch
-/// in flight, f_forward and g_forward are f and g of chapter 11. g sums what ranks write to
-/// summand().
+/// in flight; f_forward and g_forward are chapter 11's pair, of which the second sums what ranks
+/// write to summand().
 void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
