@@ -1,4 +1,4 @@
-// ZeRO-1 in one short file: eight weights on two ranks. Each rank keeps the momentum of four
+// ZeRO-1 in one short file: eight weights on two ranks. Each rank keeps the velocity of four
 // weights only, updates these, and gets the other four from the other rank.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/08_zero1/toy.cpp -o toy && ./toy
@@ -10,6 +10,7 @@
 #include <vector>
 
 constexpr int D = 8, B = 2;  // weights; sequences of a step, one gradient each
+constexpr float momentum = 0.9F;
 using Whole = std::array<float, D>;
 
 /// Stands for forward and backward of sequence b: some function of all weights that a rank has.
@@ -24,12 +25,12 @@ Whole gradient(const Whole& w, int b, int step) {
 
 struct Rank {
   Whole w{}, g{};               // what ZeRO-1 leaves whole: weights and gradients
-  std::vector<float> momentum;  // of the rank's own chunk only
+  std::vector<float> velocity;  // of the rank's own chunk only
 };
 
 struct Result {
   Whole w;
-  size_t held;  // numbers that each rank holds: weights, gradients, momentum
+  size_t held;  // numbers that each rank holds: weights, gradients, velocity
   int sent;     // numbers that each rank sends in a step
 };
 
@@ -37,7 +38,7 @@ struct Result {
 Result train(int N, bool gather = true) {
   const int chunk = D / N;
   std::vector<Rank> ranks(N);
-  for (Rank& rank : ranks) rank.momentum.resize(chunk);
+  for (Rank& rank : ranks) rank.velocity.resize(chunk);
   int sent = 0;
   for (int step = 0; step < 5; ++step) {
     sent = 0;
@@ -55,12 +56,12 @@ Result train(int N, bool gather = true) {
       ranks[i / chunk].g[i] = sum;
     }
     sent += D - chunk;
-    // The owner updates it, for only the owner has the momentum of weight i.
+    // The owner updates it, for only the owner has the velocity of weight i.
     for (int i = 0; i < D; ++i) {
       Rank& owner = ranks[i / chunk];
-      float& m = owner.momentum[i % chunk];
-      m = 0.9F * m + owner.g[i];
-      owner.w[i] -= 0.1F * m;
+      float& v = owner.velocity[i % chunk];
+      v = momentum * v + owner.g[i];
+      owner.w[i] -= 0.1F * v;
     }
     // All-gather: every rank gets every chunk from its owner.
     if (!gather) continue;
@@ -68,7 +69,7 @@ Result train(int N, bool gather = true) {
       for (int i = 0; i < D; ++i) rank.w[i] = ranks[i / chunk].w[i];
     sent += D - chunk;
   }
-  return {ranks[0].w, 2 * D + ranks[0].momentum.size(), sent};
+  return {ranks[0].w, 2 * D + ranks[0].velocity.size(), sent};
 }
 
 void print(const char* name, const Result& result) {
@@ -83,7 +84,7 @@ int main() {
       "weights     0 1 2 3 4 5 6 7                   0 1 2 3 4 5 6 7\n"
       "gradients   0 1 2 3 4 5 6 7                   0 1 2 3 4 5 6 7\n"
       "  reduce-scatter: 0 1 2 3 summed here           4 5 6 7 summed here\n"
-      "momentum    0 1 2 3                           4 5 6 7\n"
+      "velocity    0 1 2 3                           4 5 6 7\n"
       "  update: 0 1 2 3                               4 5 6 7\n"
       "  all-gather: 4 5 6 7 arrive                    0 1 2 3 arrive\n\n");
   const Result one = train(1), two = train(2), stale = train(2, false);

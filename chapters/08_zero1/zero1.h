@@ -7,8 +7,8 @@
 //   07   all-reduce of gradients                           every rank updates all
 //   08   reduce-scatter of gradients | update of 1 / N | all-gather of weights
 //
-// The same bytes travel. The optimizer states, and the FP32 master of 16-bit weights, shrink to
-// 1 / N.
+// In FP32 as many bytes travel. The optimizer states, and the FP32 master of 16-bit weights, shrink
+// to 1 / N.
 //
 // Each section (embedding, a block, the head) is cut into N equal chunks, so each section can
 // travel by itself. The padding that makes its chunks equal takes at most 64 (N - 1) elements of

@@ -51,6 +51,6 @@ def measure():
         states(text, "fp32"),
         "The same with `--precision bf16`:",
         states(text, "bf16"),
-        "What travels, at 4 ranks:",
+        "What travels of gradients and weights, at 4 ranks:",
         traffic(text),
     ])
