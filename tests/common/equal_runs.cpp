@@ -29,11 +29,9 @@
 //   loss --fault ...           another loss in the first step, and the same norm
 //   near 0.01 --tp 4           losses and norms that differ by at most that share
 //   far 0.01 --seed 2          a loss or norm that differs by more, or is NaN
-//   resumed                    the same bits if a run stops half-way, saves, and a new run goes on
 //   half --ranks 4             runs the first half, and saves
 //   files 06_checkpointing     its first half has the bits of `half`, and saves the same files
 //   rest 08_zero1 --ranks 2    goes on from `half`, and both together have the same bits
-//   tells --tp 2               the same losses of validation
 // clang-format on
 #include <algorithm>
 #include <ostream>
@@ -148,7 +146,6 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
   Line base;
   std::vector<std::string> each;
   Trace whole, first_half;
-  std::string base_tells;
   std::vector<Trace> others;
 
   Program program(const Line& line) const {
@@ -163,12 +160,6 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
   Trace of(const Line& line, const std::string& more = "", Range range = {0, -1}) const {
     if (range.end < 0) range.end = steps;
     return trace(program(line), flags(line) + more, range);
-  }
-  std::string told(const Line& line) const {
-    train(program(line), flags(line) + " --steps 2 --eval-every 1 --report report.json");
-    const auto got = nlohmann::json::parse(read("report.json"));
-    EXPECT_EQ(got["evals"].size(), 1U);
-    return got["evals"].dump() + got["val_loss"].dump();
   }
   /// The same first half, and the same weights and states saved.
   void expect_files(const Line& line) const {
@@ -193,7 +184,6 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
       each = {""};
       whole = of(line);
       others = {whole};
-      base_tells.clear();
     } else if (line.verb == "each") {
       each = with_each(each, line.flags);
     } else {
@@ -225,16 +215,9 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
       first_half = of(line, " --save half", {0, steps / 2});
     } else if (line.verb == "files") {
       expect_files(line);
-    } else if (line.verb == "tells") {
-      if (base_tells.empty()) base_tells = told({"run", base.chapter, base.flags});
-      EXPECT_EQ(base_tells, told(line));
     } else if (line.verb == "rest") {
       EXPECT_TRUE(
           same_trace(whole, joined(first_half, of(line, " --load half", {steps / 2, steps}))));
-    } else if (line.verb == "resumed") {
-      std::filesystem::remove_all(path("half"));
-      const Trace first = of(line, " --save half", {0, steps / 2});
-      EXPECT_TRUE(same_trace(whole, joined(first, of(line, " --load half", {steps / 2, steps}))));
     } else {
       FAIL() << "no such verb";
     }
