@@ -132,7 +132,7 @@ def stages_body(args, times, reports):
     """Chapters 07 to 10, each as fast as it goes."""
     sent = lambda name: reports[name]["extra"]["traffic"]["measured"]
     return "\n".join([f"`{args.model}`, {run_text(args)}, one micro-step.", "", compared(args, times, next(iter(times)), {
-        "chapter": row_name, "bytes a rank sends a step": lambda name: f"{sent(name):,}",
+        "chapter": row_name, "gradients and weights, bytes a rank sends a step": lambda name: f"{sent(name):,}",
         "ms on the link": lambda name: f"{ms_on_the_link(sent(name)):.0f}"})])
 
 

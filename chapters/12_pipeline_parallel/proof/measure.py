@@ -97,7 +97,7 @@ def traffic(text):
     for flags in ("--pp 4", "--pp 4 --pipeline interleaved", "--pp 4 --precision bf16"):
         bytes_ = run(CHAPTER, f"{MEMORY} {flags}", text).report["extra"]["traffic"]
         rows.append([f"`{flags}`", f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
-    return table(["flags", "bytes that stage 0 sends a step, predicted", "measured"], rows)
+    return table(["flags", "bytes that stage 0 sends its neighbors a step, predicted", "measured"], rows)
 
 
 def speed(text):

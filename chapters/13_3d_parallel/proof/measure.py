@@ -208,8 +208,8 @@ def measure():
         f"**Memory.** `{CUBE}`: each pipeline has 4 micro-batches. Peak bytes of a rank, predicted and "
         "measured alike; all ranks of a stage are alike, too:",
         table(["stage", "in flight", *CATEGORIES, "total"], rows),
-        "**Traffic.** The same run: bytes that a rank of each stage sends a step, by axis, predicted and measured "
-        "alike. [Other flags](../../docs/results/chapter_13.md#traffic):",
+        "**Traffic.** The same run: what a rank of each stage sends a step of activations, gradients and "
+        "weights, in bytes by axis, predicted and measured alike. [Other flags](../../docs/results/chapter_13.md#traffic):",
         cube_traffic(cube, others),
         "**Bubble.** The same run, measured as in chapter 12. "
         "[All schedules](../../docs/results/chapter_13.md#bubble):",

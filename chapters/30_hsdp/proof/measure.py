@@ -34,7 +34,7 @@ def measure():
     alone = run("06_checkpointing", f"{MODEL} --precision bf16", text)
     return "\n\n".join([
         f"`{MODEL} --precision bf16 --ranks {RANKS}`, one micro-step, on the first pages of the text. "
-        "Bytes of rank 0 that belong to parameters, and what it sends in a step; predicted and "
+        "Bytes of rank 0 that belong to parameters, and what it sends of them in a step; predicted and "
         f"measured are equal where one number stands. One rank of chapter 06 ends with `{alone.hash[-1]}`.",
         splits(text, "--precision bf16"),
         "Two machines, by `bench/two_machines.py`. They are two network namespaces on one computer, and a token "

@@ -24,6 +24,6 @@ def measure():
                      *(both(**r.report["extra"]["traffic"][0][axis]) for axis in AXES), f"`{r.hash[-1]}`"])
     return "\n\n".join([
         f"`{MODEL} --micro-batch 1 --ranks 16`, attention by gather. Bytes of weights, gradients and states on rank 0, "
-        "and bytes that it sends in a step; predicted and measured alike. The mesh is tensor x context x shards x "
-        "replicas x pipeline, and `dp` has what (context, shard) sends.",
+        "and bytes that it sends of activations, gradients and weights in a step; predicted and measured alike. The "
+        "mesh is tensor x context x shards x replicas x pipeline, and `dp` has what (context, shard) sends.",
         table(["mesh", "states", *AXES, "hash"], rows)])
