@@ -859,8 +859,8 @@ def masked_row(_):
 # ---- 37: what the tokens of a group weigh ---------------------------------------------------------
 
 def weighed_group(_):
-    """Three answers of 2, 3 and 4 tokens to a prompt; | ends an answer. Advantages without std: 2/3, -1/3."""
-    answers, cell = ((["46", "|"], 1, "2/3"), (["4", "7", "|"], 0, "-1/3"), (["6", "4", "6", "|"], 0, "-1/3")), 60
+    """Three answers of 2, 3 and 4 tokens to a prompt; | ends an answer. A = 2/3 or -1/3 over std = 0.5774."""
+    answers, cell = ((["46", "|"], 1, "1.15"), (["4", "7", "|"], 0, "-0.58"), (["6", "4", "6", "|"], 0, "-0.58")), 60
     svg = Svg(90 + 8 * cell + 130, 210, "A prompt and three answers: what each token weighs")
     svg.text(0, 20, "prompt", bold=True)
     for line, (tokens, reward, advantage) in enumerate(answers):
@@ -872,8 +872,8 @@ def weighed_group(_):
             svg.cell(70 + cell * at, y, cell, 26, token, fill, mark=learned)
             svg.text(70 + cell * at + cell / 2, y + 40, f"{advantage}/9" if learned else "-", size=12, anchor="middle")
         svg.text(90 + 7 * cell, y + 20, f"R = {reward},  A = {advantage}", size=12)
-    svg.text(0, 198, "| ends an answer. Nine tokens are learned, so each weighs A / 9 (--advantage mean divides by a "
-             "constant instead).", size=12)
+    svg.text(0, 198, "| ends an answer. Nine tokens are learned, so each weighs A / 9. With --advantage mean A is "
+             "2/3 and -1/3, over a constant.", size=12)
     return svg.done()
 
 

@@ -180,8 +180,8 @@ void score(Memory& m, const Activations& a, const Bundles& part) {
   m.ctx.documents = part.documents;
   forward(m, a, part.rows.tokens);
   head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
-  if (const auto heat = static_cast<float>(m.o.rl.temperature); heat != 1)
-    m.ctx.kernels->scale(m.ctx, a.logits, 1 / heat);
+  if (const auto temperature = static_cast<float>(m.o.rl.temperature); temperature != 1)
+    m.ctx.kernels->scale(m.ctx, a.logits, 1 / temperature);
   // As the sampler does: each token is a sequence of its own.
   const int64_t n = part.rows.targets.size();
   m.ctx.documents = {};
@@ -332,6 +332,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
     }
     m.grads.begin(k);
     score(m, acts, part);
+    // Logits were divided by the temperature, so their gradient is, too.
     weigh(o.rl, rows, scale / o.rl.temperature, part.losses,
           m.answers.own_counts.slice(k * MBS * G, MBS * G));
     head_backward(m, m.grads.view(), acts, dacts, part, m.grads.into());

@@ -2,8 +2,8 @@
 //
 // Both train on whole answers. The model has one number for a token of an answer: its
 // log-probability. So a loss of answers has a gradient for each token's log-probability, and that
-// is all that backward needs: the weight of a token is minus this gradient. The weight of a plain
-// text's token would be 1.
+// is all that backward needs: the weight of a token is minus this gradient. In pretraining each
+// of n tokens weighs 1 / n.
 //
 //   GRPO   the answers to a prompt are a group, and each has a reward R. Its advantage is
 //          A = (R - mean) / (std + 1e-4); the same for all its tokens. With ratio = p / p_old

@@ -95,14 +95,14 @@ class RlFlags {
     line.group("37_rl");
     line.add("--base", own_.base, "folder of the model to begin with, and the reference of DPO");
     line.add("--loss", o.loss, "grpo: --data has a checker's answers; all others: pairs");
-    line.add("--beta", o.beta, "DPO, IPO: how far from --base the policy may go");
+    line.add("--beta", o.beta, "DPO, IPO: the larger, the nearer to --base the model stays");
     line.add("--group", own_.answers, "GRPO: how many answers are drawn to each prompt");
     line.add("--draw-temperature", own_.temperature, "logits are divided by it, in both programs");
     line.add("--max-tokens", own_.max_tokens, "an answer ends when it has so many tokens");
     line.add("--advantage", o.advantage, "std: over the group's standard deviation; mean: is not");
     line.add("--updates", own_.updates, "steps with each rollout");
-    line.add("--clip-low", o.clip_low, "a ratio below 1 minus this has no gradient");
-    line.add("--clip-high", o.clip_high, "nor has one above 1 plus this");
+    line.add("--clip-low", o.clip_low, "a ratio below 1 minus this has no gradient if A < 0");
+    line.add("--clip-high", o.clip_high, "nor has one above 1 plus this if A > 0");
     line.add("--kl", o.kl, "weight of the distance from --base in the loss");
     line.add("--rollouts", own_.rollouts, "file of answers with their log-probabilities");
     line.add("--role", own_.role,

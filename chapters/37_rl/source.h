@@ -139,7 +139,7 @@ class AnswerSource {
     file_.add(rollout.answers);
   }
 
-  /// GRPO: the share of tasks that are held out and that the most likely answer fails.
+  /// GRPO: the share of tasks that are held out and that the greedy answer fails.
   float failed(const Ctx& ctx) {
     std::vector<int64_t> own;
     for (const int64_t line : o_.held_out())

@@ -60,6 +60,7 @@ std::vector<Answer> rollout(const Arms& x, int step) {
     group.push_back({arm, log_p(x, arm), 0});
     rewards += kReward[arm];
   }
+  // Not divided by the standard deviation: --advantage mean.
   for (Answer& one : group) one.advantage = kReward[one.arm] - static_cast<float>(rewards) / kGroup;
   return group;
 }
