@@ -9,14 +9,14 @@
 //   g   replica    its copy of all of the above (30); replicas, too
 //   p   pipeline   its layers (12)
 //
-// The axes are in the order of how often their ranks exchange: tensor ranks four times a block and
+// The first four are in the order of how often ranks exchange: tensor ranks four times a block and
 // micro-batch, context ranks three times (--context gather); shards sum each section once a
 // micro-batch; replicas sum once a step. Stages send a tensor a micro-batch and compute meanwhile.
 //
 // Seven groups of a rank say where each number travels. Of a group, all coordinates but those named
 // here are alike:
 //
-//   t           products inside a block; with --sequence-parallel also sums of norms
+//   t           products inside a block; with --sequence-parallel also gradients of gains
 //   c           keys and values; the loss of a sequence
 //   c, s        gradients of a section, in every micro-step; new weights, once a step
 //   g           sums of gradients, once a step
@@ -84,7 +84,7 @@ inline void check_tokens(const TensorParallelOptions& options, const GptConfig& 
 
 // Along which axes the ranks of a group differ, the fastest first.
 using Axes = std::vector<Axis>;
-/// Of ranks that sum gradients in every micro-step, and each have a shard of the states.
+/// Of ranks that sum gradients in every micro-step, and each have a shard (Data) of the states.
 inline Axes shard_axes() { return {Axis::Context, Axis::Data}; }
 /// Of ranks with other sequences.
 inline Axes batch_axes() { return {Axis::Data, Axis::Replica}; }

@@ -38,7 +38,7 @@ float tree(std::vector<float> level) {
   return level[0];
 }
 
-// A stage has three numbers: two that tensor ranks share, and one that both have, as a gain is.
+// A stage has three numbers: two that tensor ranks split, and one that both have, as a gain is.
 constexpr int kGain = 2, kOfStage = 3, kNumbers = 2 * kOfStage, kBatch = 8;
 /// Stands for forward and backward: what half c of the tokens of sequence b adds to gradient i.
 float gradient(int i, int b, int half) {
@@ -65,7 +65,7 @@ float mesh_gradient(int rank, int i, const Axes& inside) {
   return tree(replicas);
 }
 
-/// The norm, over the group along `axes`. Shards have one number each: the owner counts it.
+/// The norm, over the group along `axes`. A shard has one number or none: the owner counts it.
 /// @param gain_once false: each tensor rank counts its copy of the gain
 double mesh_norm(const Axes& axes, bool gain_once = true) {
   int64_t sum = 0;
