@@ -18,21 +18,21 @@
 
 namespace ladder {
 
-/// Gradients of activations of one block, which its weight gradients read. In shapes s is no
-/// stage, but the number of ranks that split each sequence: here 1, in chapter 13 perhaps more.
+/// Gradients of activations of one block, which its weight gradients read. Where ranks split each
+/// sequence (chapter 13), T in these shapes is a rank's part of it.
 struct BlockGrads {
-  Tensor mid;           ///< (B,T/s,C), of the stream between both branches
-  Tensor read1, read2;  ///< (B,T/s,C), of the inputs of attn and mlp
+  Tensor mid;           ///< (B,T,C), of the stream between both branches
+  Tensor read1, read2;  ///< (B,T,C), of the inputs of attn and mlp
   AttnGrads attn;
   MlpGrads mlp;
 };
 
 /// Gradients of activations of one model chunk.
 struct ChunkGrads {
-  std::vector<Tensor> streams;  ///< (B,T/s,C), of each block's input, and of the last output
+  std::vector<Tensor> streams;  ///< (B,T,C), of each block's input, and of the last output
   std::vector<BlockGrads> blocks;
-  Tensor norm;  ///< (B,T/s,C), of the input of a norm
-  Tensor head;  ///< (B,T/s,C), of the input of the head
+  Tensor norm;  ///< (B,T,C), of the input of a norm
+  Tensor head;  ///< (B,T,C), of the input of the head
 
   /// The gradient of block l's input. l = L: of the last block's output. There are as many buffers
   /// as alloc_chunk_grads() has made: one for each, or two that blocks take in turn.

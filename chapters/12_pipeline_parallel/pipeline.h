@@ -21,8 +21,9 @@
 //   1f1b         backward as soon as it can: the same idle time, but only p - s in flight on stage
 //                s (PipeDream-flush, described in arXiv 2104.04473)
 //   interleaved  1f1b where a stage has v chunks of the model (here F and f). A chunk is a
-//                v-th of a stage, so the pipeline fills in a v-th of the time. It sends some v
-//                times the messages, and has more in flight (arXiv 2104.04473)
+//                v-th of a stage, so the pipeline fills in a v-th of the time. It sends v times
+//                the messages (2v - 1 times on the first and last stage), and has more in flight
+//                (arXiv 2104.04473)
 //   zb-h1        1f1b with B cut in two. The stage before waits for I, the gradient of the input.
 //                Nobody waits for W, the gradient of the weights, so W fills gaps. p are in flight
 //                on every stage (arXiv 2401.10241)
@@ -55,8 +56,8 @@ constexpr auto names_of(PipelineKind) {
   return std::array{"gpipe", "1f1b", "interleaved", "zb-h1"};
 }
 
-/// How many messages from a stage to its neighbor may wait to be received. One more send has to
-/// wait.
+/// How many messages of one kind, from a stage to its neighbor, may wait to be received. One more
+/// send has to wait.
 constexpr int64_t kMailbox = 2;
 
 enum class Do : uint8_t {

@@ -37,10 +37,10 @@ struct InFlight {
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// The first section of parameters that the chunk has: backward ends with it.
+  /// For chapter 13: the chunk's first section of parameters, with which backward ends.
   int64_t first_section() const { return embed ? 0 : first_block + 1; }
-  /// What the chunk writes, and its gradient: (n,T/s,C). In shapes s is no stage, but the number of
-  /// ranks that split each sequence: here 1, in chapter 13 perhaps more.
+  /// What the chunk writes, and its gradient: (n,T,C). Where ranks split each sequence (chapter
+  /// 13), T is a rank's part of it.
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
@@ -86,10 +86,10 @@ class Stage {
     bytes[Mem::Comm] += plan.position.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
-  /// The tensors that `action` works on. Call it once for each action, in order: it counts the
-  /// micro-batches in flight.
+  /// Counts the micro-batches in flight, so each action begins once, in order. Returns the tensors
+  /// that `action` works on.
   /// @param batch,losses those of the whole step, in micro-batches of n sequences
-  InFlight in_flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
+  InFlight begin_action(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     in_flight_ += action.what == Do::Forward;
     most_ = std::max(most_, in_flight_);
     in_flight_ -= ends_flight(action.what);
@@ -99,7 +99,8 @@ class Stage {
     f.grads = grads_[action.micro % grads_.size()].first(n);
     return f;
   }
-  /// The tensors of a batch that is alone in the pipeline, in one chunk. It goes forward only.
+  /// The tensors of `batch` in one chunk, in slot 0: enough for a batch that is alone in the
+  /// pipeline and goes forward only. begin_action() puts in the slot of a micro-batch.
   InFlight by_itself(int64_t chunk, const Batch& batch, Tensor losses) const {
     const int64_t n = batch.tokens.dim(0);
     return {.first_block = plan_->position.blocks(plan_->gpt.layers, chunk).begin,
@@ -111,7 +112,7 @@ class Stage {
             .targets = batch.targets,
             .losses = losses};
   }
-  /// Of rotary positions; all slots share them. Null if the model has none.
+  /// For chapter 33: of rotary positions; all slots share them. Null if the model has none.
   Tensor angles() const { return acts_[0].blocks[0].attn.angles; }
   /// Sends or receives what `what` says. Outputs go to the next stage and become its inputs; their
   /// gradients come back. Returns false if `what` is no message.

@@ -5,8 +5,8 @@
 // begins. So each piece counts its own micro-steps, and joins its own elements of the buffers by
 // the tree of chapter 04:
 //
-//   elements of a stage's buffers     chunk 0  |  chunk 1  |  head
-//   micro-batch that comes next          1           3         3
+//   elements of a stage's buffers     chunk 0  |  chunk 1  |  head      with two stages
+//   micro-batch that comes next          1           2         2
 #pragma once
 
 #include <cstdint>

@@ -110,7 +110,7 @@ struct StageLayout {
   int last() const { return static_cast<int>(position.size) - 1; }
 
   /// `all` without what `recompute` drops, for the micro-batches in flight. They share the sets of
-  /// dropped tensors.
+  /// dropped tensors if whole blocks are dropped.
   ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute) const {
     ActivationPlan own = recompute.plan(all);
     own.slots = most_in_flight(actions);
@@ -165,8 +165,8 @@ struct StageLayout {
   /// For plans of chapter 13, which have no measured times: operations of the products of the
   /// stage's blocks, for one sequence. Scores and weighted sums of attention have no weights, so
   /// weight gradients take least: 24 C^2 per token and block of GPT-2. Forward takes 2 C (T + 1)
-  /// more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the gradients of
-  /// inputs, and for zb-h1 once more with those of weights.
+  /// more, and the gradients of inputs 5 C (T + 1) more, both beside softmax. Recomputation counts
+  /// with the gradients of inputs, and for zb-h1 once more with those of weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
     const auto blocks = static_cast<double>(position.chunks * model_chunk.layers);

@@ -39,8 +39,8 @@ constexpr int p = 3, m = 4;  // stages, micro-batches of one number each
 constexpr double w[p] = {0.5, 2, 1.5}, batch[m] = {1, 2, 3, 4};
 
 struct Stage {
-  double dw = 0;  // the gradient of w[s] over the whole batch
-  size_t most_in_flight = 0;
+  double dw = 0;                  // the gradient of w[s] over the whole batch
+  std::vector<size_t> in_flight;  // before each backward
 };
 
 /// 1F1B: first p - s - 1 forwards, then one forward and one backward in turn. Between stages s - 1
@@ -52,7 +52,6 @@ Stage stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back, bool
   const auto forward = [&](int k) {
     const double x = s == 0 ? batch[k] : ahead[s].receive();
     in_flight.push_back(x);
-    result.most_in_flight = std::max(result.most_in_flight, in_flight.size());
     if (s < p - 1) ahead[s + 1].send(w[s] * x);
   };
   const auto backward = [&] {
@@ -66,8 +65,7 @@ Stage stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back, bool
   while (next < p - s - 1 && next < m) forward(next++);
   for (int k = 0; k < m; ++k) {
     if (next < m) forward(next++);
-    if (!newest)
-      std::printf("stage %d: backward of micro-batch %d, %zu in flight\n", s, k, in_flight.size());
+    result.in_flight.push_back(in_flight.size());
     backward();
   }
   return result;
@@ -91,10 +89,14 @@ int main() {
   for (const double x : batch) sum += (product * x - 1) / m * x;
   bool good = wrong[0].dw != right[0].dw;
   for (int s = 0; s < p; ++s) {
+    const std::vector<size_t>& in_flight = right[s].in_flight;
+    for (int k = 0; k < m; ++k)
+      std::printf("stage %d: backward of micro-batch %d, %zu in flight\n", s, k, in_flight[k]);
+    const size_t most = *std::max_element(in_flight.begin(), in_flight.end());
     const double one = sum * product / w[s];
     std::printf("dw[%d] = %g, on one rank %g, with the newest input %g; at most %zu in flight\n", s,
-                right[s].dw, one, wrong[s].dw, right[s].most_in_flight);
-    good = good && right[s].dw == one && right[s].most_in_flight == static_cast<size_t>(p - s);
+                right[s].dw, one, wrong[s].dw, most);
+    good = good && right[s].dw == one && most == static_cast<size_t>(p - s);
   }
   return good ? 0 : 1;
 }

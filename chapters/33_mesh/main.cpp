@@ -358,8 +358,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
   m.stage.begin_step();
   for (const Action& action : layout.stage.actions) {
-    const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.in_flight(action, m.batch, m.local_losses, MBS), action, scale, GA);
+    const ActionTimes::Scope time(m.stage.times);  // for the report
+    perform(m, m.stage.begin_action(action, m.batch, m.local_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   gather_losses(layout, m);

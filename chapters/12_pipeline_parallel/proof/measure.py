@@ -126,8 +126,8 @@ def measure():
     text = short_text(batch=16, seq_len=256)
     return "\n\n".join([
         f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: all stages are nearly equal. (`running`, because merges "
-        "of gradient buffers make some backwards longer.) Theory takes the mean measured times of a micro-batch on a stage. [Other stages and "
-        "micro-batches](../../docs/results/chapter_12.md):",
+        "of gradient buffers make some backwards longer.) Theory takes these shortest times, in the mean over stages and micro-batches. [Other "
+        "stages and micro-batches](../../docs/results/chapter_12.md):",
         bubble_table,
         "A step with 4 stages and 8 micro-batches, put together from the shortest time of each "
         "action; the number is the micro-batch, and a stage's second model chunk (interleaved) is paler:",
