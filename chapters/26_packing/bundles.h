@@ -100,6 +100,7 @@ class BundleBatch {
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   row_count = first_row_[static_cast<size_t>(begin + count)] - first;
+    // To DocumentBorders a token is a row of a matrix: its rows are borders.
     DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
                               .position = position_.slice(first, row_count),
                               .chunk_length = options_.chunk_length};
@@ -115,7 +116,8 @@ class BundleBatch {
   void put(const File& file, const Piece& piece, int64_t at) {
     read_.resize(static_cast<size_t>(piece.length + 1));
     file.read(piece.begin, read_);
-    // ~t stands for a token t that is read, but is no target (chapter 36).
+    // Tokens are all but the last of these, targets all but the first. (Chapter 36 also gives ~t
+    // for a token t that is read, but is no target.)
     std::transform(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at,
                    [](int32_t token) { return token < 0 ? ~token : token; });
     std::transform(read_.begin() + 1, read_.end(), all_.targets.data<int32_t>() + at,

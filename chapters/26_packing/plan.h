@@ -45,7 +45,7 @@ struct PackOptions {
   bool unpacked = false;
   int64_t window = 1024;       ///< documents
   int64_t row_documents = 64;  ///< M
-  int64_t chunk_length = 0;    ///< DocumentBorders::chunk_length
+  int64_t chunk_length = 0;    ///< see --chunk-length; 0 unless chapter 31's bits are wanted
 
   void add_to(CommandLine& line) {
     line.group("26_packing");

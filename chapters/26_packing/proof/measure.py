@@ -15,8 +15,8 @@ COUNTED = f"--model llama-nano --layers 1 --channels 16 --seq-len {T} --batch 1 
 TIMED = "--model llama-tiny --threads 1 --quiet"
 # A length in tokens, and a window of some 50 to 90 rows for a short run.
 KINDS = {
-    "log-normal, median 400": (lambda draw: 1 + round(draw.lognormvariate(5.99, 1)), 128),
-    "mean 100": (lambda draw: 2 + round(draw.expovariate(1 / 99)), 512),
+    "log-normal, median 400, sigma 1": (lambda draw: 1 + round(draw.lognormvariate(5.99, 1)), 128),
+    "exponential, mean 100": (lambda draw: 2 + round(draw.expovariate(1 / 99)), 512),
     "20 each": (lambda draw: 21, 2560),
 }
 
@@ -65,7 +65,7 @@ def plans():
             positions = got["rows"] * T
             rows.append([kind, f"`{plan}`", f"{got['rows']:,}", share(got["trained"], positions),
                          share(got["padded"], positions), share(got["cut"], got["trained"]),
-                         share(got["pairs"], got["pairs_of_rows"])])
+                         share(got["pairs"], got["trained"] * (T + 1) / 2)])
     return table(["lengths", "flag", "rows", "trained", "padded", "cut", "pairs"], rows)
 
 
@@ -101,11 +101,12 @@ def measure():
     return "\n\n".join([
         f"Rows of {T} tokens, `--row-documents {M}`, one whole window of `--pack-window {WINDOW}`. *Trained* and *padded* "
         "are shares of all positions of the rows. *Cut* is the share of trained positions that do not see the beginning "
-        "of their document. *Pairs* says how many pairs of a query and a key attention computes, as a share of those of "
-        "the same rows if each were one sequence of 1,024.",
+        "of their document. *Pairs* says how many pairs of a query and a key attention computes, as a share of those "
+        "in whole rows with as many targets. Which documents share a row changes nothing in it.",
         plans(),
-        f"`{TIMED}`: trained positions a second, in whole rows of text and in one whole window of documents with as many "
-        f"targets. {ROUNDS} rounds in turns, at real-time priority; rates and ratio are medians. Windows of other sizes "
-        "than above keep runs short.",
+        f"`{TIMED} --seq-len {T} --batch 1`: trained positions a second, in whole rows of text and, with `{DOCUMENTS}`, in "
+        "one whole window of documents with as many targets; `--steps` is the number of rows. (In the last line: 50 steps "
+        f"of `--seq-len 100 --batch 10` and of `--seq-len 1000`.) {ROUNDS} rounds in turns, at real-time "
+        "priority; rates and ratio are medians. Windows of other sizes than above keep runs short.",
         times(),
     ])
