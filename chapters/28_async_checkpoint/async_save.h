@@ -67,7 +67,7 @@ class Staging {
     copy_to(params_, ctx, state.params.tensor);
     for (size_t i = 0; i < optim_.size(); ++i)
       copy_to(optim_[i].tensor, ctx, state.optim[i].tensor);
-    // Without `others`: SmallStates has already read them.
+    // Without `others`: begin_save() has already read them into SmallStates.
     return {.gpt = state.gpt,
             .layout = state.layout,
             .params = state.params.copied_to(params_),
@@ -135,17 +135,17 @@ struct PendingSave {
   void agree(Comm* comm) {
     nlohmann::json own = {{"error", error}, {"not_finite", not_finite}};
     for (const RangeSum& sum : sums) own["sums"].push_back({sum.crc, sum.cover});
-    std::vector<std::string> votes{json_text(own)};  // a path in the error may not be UTF-8
-    if (comm) votes = gather_text(*comm, votes[0]);
-    if (!generation) return;
+    std::vector<std::string> reports{json_text(own)};  // a path in the error may not be UTF-8
+    if (comm) reports = gather_text(*comm, reports[0]);
+    if (!generation) return;  // only rank 0 has one
     sums = {};
     not_finite = small->not_finite();
-    for (size_t rank = 0; rank < votes.size(); ++rank) {
-      const nlohmann::json vote = nlohmann::json::parse(votes[rank]);
-      if (error.empty()) failed_rank = static_cast<int>(rank);
-      if (error.empty()) error = vote["error"];
-      if (not_finite.empty()) not_finite = vote["not_finite"];
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += {vote["sums"][i][0], vote["sums"][i][1]};
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      const nlohmann::json one = nlohmann::json::parse(reports[rank]);
+      if (error.empty() && one["error"] != "") failed_rank = static_cast<int>(rank);
+      if (error.empty()) error = one["error"];
+      if (not_finite.empty()) not_finite = one["not_finite"];
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += {one["sums"][i][0], one["sums"][i][1]};
     }
     for (size_t i = 0; i < sums.size(); ++i)
       if (error.empty() && sums[i].cover != cover_of(0, plans[i].bytes))
@@ -168,7 +168,7 @@ struct PendingSave {
   std::filesystem::path path;            ///< of the generation
   std::array<RangeSum, 2> sums;          ///< of each file
   std::string error;                     ///< why not all is written, on this rank or on any
-  int failed_rank = 0;                   ///< the rank whose disk that is
+  int failed_rank = 0;                   ///< the rank whose disk that is, if it is that of one
   std::string not_finite;                ///< a tensor with a NaN or an infinity
   int64_t writes = 0, bytes = 0, write_ns = 0, sync_ns = 0;
   int64_t wait_ns = 0, copy_ns = 0;  ///< what training has waited, and how much of that was a copy
@@ -239,13 +239,13 @@ class AsyncSave {
     const std::filesystem::path own = run_.options().save;
     const std::filesystem::path there = own / name_on_all(probe, run_.control());
     const bool sees = ::access(there.c_str(), W_OK | X_OK) == 0;
-    const auto votes = gather_text(*run_.control(), sees ? "" : run_.options().save);
-    for (size_t rank = 0; rank < votes.size(); ++rank)
-      if (!votes[rank].empty())
+    const auto unseen = gather_text(*run_.control(), sees ? "" : run_.options().save);
+    for (size_t rank = 0; rank < unseen.size(); ++rank)
+      if (!unseen[rank].empty())
         throw UserError(
             "--save {}: rank {} does not see in {} what rank 0 has written there; legal with "
             "--async is a directory that all ranks share",
-            run_.options().save, rank, votes[rank]);
+            run_.options().save, rank, unseen[rank]);
   }
   /// All that must be known before the copy. Rank 0 creates the generation.
   void begin_save(const TrainingState& state, int64_t steps) {

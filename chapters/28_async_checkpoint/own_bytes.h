@@ -1,8 +1,9 @@
 // Which bytes of a checkpoint a rank writes. The files are those of chapter 10, byte for byte:
 // their layout is known before the first byte. So each rank puts its own numbers where they belong.
 //
-// A byte range is neighboring bytes of a file. GPT-2's files have matrices transposed, so a rank
-// that has some rows of a matrix has a short byte range of each row of the file.
+// A byte range is neighboring bytes of a file. Hugging Face's files of a GPT-2 have linear layers
+// transposed, so a rank that has some rows of a matrix has a short byte range of each row of the
+// file.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,8 @@ struct RangeSum {
 
 /// random(begin) - random(end), for a random function of places in a file. In a sum over ranges a
 /// place drops out if as many ranges end there as begin. So the sum is cover_of(0, size) only if
-/// ranges cover each byte once: a checksum does not see that a range of zeros is missing.
+/// ranges cover each byte once. A checksum does not see a range that nobody has written, because
+/// the file has zeros there.
 inline uint64_t cover_of(int64_t begin, int64_t end) {
   const Random random(0, "places in a file");
   const auto at = [&](int64_t place) { return random.bits(static_cast<uint64_t>(place))[0]; };

@@ -38,8 +38,8 @@ std::string file(const std::string& directory, int rank) {
   return directory + "/rank" + std::to_string(rank);
 }
 
-/// Saves the state after step 2, while steps 3 and 4 change the weights. Wrong ways are in Error.
 enum class Error { None, NoCopy, InPlace, NoVote };
+/// Saves the state after step 2, while steps 3 and 4 change the weights.
 void save(Disk& disk, State& weights, Error error, int full_rank) {
   const State copy = weights;  // training waits for this, and for nothing else
   const std::string directory = error == Error::InPlace ? "step1" : "step2";
@@ -74,11 +74,13 @@ bool whole(const Disk& disk, bool talk) {
 /// How many of the stops leave what no loader can use. @param full_rank whose disk is full, or -1
 int losses(Error error, int full_rank, bool talk = false) {
   int lost = 0;
-  for (int crash = 0; crash <= kRanks + 1; ++crash) {  // the last one lets the save end
+  bool ended = false;
+  for (int crash = 0; !ended; ++crash) {
     Disk disk{crash};
     State weights{2, 2};
     try {
       save(disk, weights, error, full_rank);
+      ended = true;
     } catch (const Crash&) {
     }
     if (talk) std::printf("stopped after %d operations:", crash);

@@ -78,10 +78,10 @@ def measure():
             runs[name][-1].events = json.loads(timeline.read_text())["traceEvents"]
     shutil.rmtree(folder, ignore_errors=True)
     alone = middle([r.report["step_ms_median"] for r in runs["none"]])
-    seconds = [price(runs[name], runs["none"]) / 1000 for name in ("rank 0 gathers", "async")]
+    seconds = [round(price(runs[name], runs["none"])) / 1000 for name in ("rank 0 gathers", "async")]
     return "\n\n".join([
-        f"`{MODEL}`, in {ROUNDS} turns. Times are milliseconds of the slower rank, median (least to most). They "
-        "leave out the first save of a run, for which the system gives new pages, and the last, after which no step "
+        f"`{MODEL} --save-every 4`, in {ROUNDS} turns. (*Every step* has `--save-every 1`.) Times are milliseconds of the "
+        "slower rank, median (least to most). They leave out the first save of a run, for which the system gives new pages, and the last, after which no step "
         "follows.",
         "\n".join([
             "- `wait`: how long training waits. Without `--async` that is the whole save. With it, it is the copy, the "
@@ -89,13 +89,13 @@ def measure():
             "- `copy`: how long the copy takes",
             "- `write`, `sync`: how long a rank writes, and how long it then waits for the disk",
             "- `writes`, `bytes`: those of each rank, with the headers of the files",
-            "- `price`: `wait`, and what steps lose while a thread writes",
-            "- `step`: a step during which a thread writes, and how many times a step without saves that is. "
+            "- `price`: `wait`, and what those steps lose in which a thread writes for half the time at least",
+            "- `step`: such a step, and how many times a step without saves that is. "
             f"A step without saves takes {alone} ms."]),
-        table(["save", "wait", "copy", "write", "sync", "core", "writes", "bytes", "step", "price", "hash"],
+        table(["save", "wait", "copy", "write", "sync", "writes", "bytes", "step", "price", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "The next table shows how often to save, and the share of time that is lost to saves and repeated steps. It "
-        f"takes the prices, {seconds[0]:.2f} and {seconds[1]:.2f} s, and one failure of a device in 50,000 hours "
-        "(chapter 23).",
+        f"takes the prices of this small model, {seconds[0]:.3f} and {seconds[1]:.3f} s, and one failure of a device in "
+        "50,000 hours (chapter 23). A larger model on more disks has other prices.",
         table(["devices", "rank 0 gathers: every", "lost", "async: every", "lost"], intervals(seconds)),
     ])
