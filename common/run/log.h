@@ -86,8 +86,6 @@ class Log {
   /// How many steps this run has done, and the last of them.
   int64_t steps() const { return std::ssize(step_ms_); }
   const std::optional<StepRecord>& last() const { return last_; }
-  /// What it took. Not before a step.
-  double last_ms() const { return step_ms_.back(); }
   /// Its number. If there is none: the last of --steps.
   int64_t last_step() const { return last_ ? last_->step : options_.steps - 1; }
 
