@@ -135,7 +135,7 @@ struct ContextOptions {
     if (!cuts(cp))
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
-          "2 cp must divide them; legal are {}",
+          "2 cp must divide the tokens; legal are {}",
           cp, leaves(gpt), gpt.seq_len, legal_degrees(kMost, cuts));
     const int64_t groups = gpt.groups() / tp;
     const auto heads = [&](int64_t n) {
