@@ -155,7 +155,7 @@ class Detectors {
   }
 
  private:
-  /// Raises an alarm if the condition `holds` and did not in the last look.
+  /// Raises an alarm if the condition `holds` and did not in the call before.
   void raise(bool holds, const std::string& kind, const std::string& what, const std::string& why) {
     const std::string name = kind + " " + what;
     if (!holds)

@@ -4,10 +4,10 @@
 //   y = W x + s B A x        A (r,K), B (N,r), s = alpha / r; with --lora-rslora alpha / sqrt(r)
 //
 // The rank r is small beside N and K. A begins uniform in +-1 / sqrt(K), and B with
-// zeros: the first loss is that of the base. Let u = A x and v = B^T dy; both have r numbers a
+// zeros: the first loss is that of the base. Let u = s A x and v = s B^T dy; both have r numbers a
 // token. Then
 //
-//   dB = s dy u^T,   dA = s v x^T,   dx = W^T dy + s A^T v
+//   dB = dy u^T,   dA = v x^T,   dx = W^T dy + A^T v
 //
 // The gradient of W is not computed, so W has no state either. u is not kept. Backward computes it
 // again from x, which forward keeps anyway.
@@ -54,7 +54,7 @@ struct LoraOptions {
     line.group("36_finetune: adapters");
     line.add("--lora-rank", rank,
              "r: only adapters of this rank learn; 0: all weights do, or the adapter in --load");
-    line.add("--lora-alpha", alpha, "their product counts alpha / r times; 0: once",
+    line.add("--lora-alpha", alpha, "their product counts alpha / r times; 0: alpha is r",
              {.needs = {"--lora-rank"}});
     line.add("--lora-rslora", rslora, "alpha / sqrt(r) instead", {.needs = {"--lora-rank"}});
   }

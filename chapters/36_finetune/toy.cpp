@@ -16,6 +16,7 @@
 const std::vector<std::string> chats{"u:hi,a:HO.", "u:one?a:YES.u:b,a:NO.",
                                      "u:go on,a:A.LONG.END."};
 
+/// Stands for the loss of a model.
 float loss_of(char target) { return std::sin(static_cast<float>(target)) + 1.5F; }
 
 struct Sum {
