@@ -1,4 +1,4 @@
-// 18_offload: ZeRO-3. Inputs of blocks, states of the optimizer and weights wait in files.
+// 18_offload: ZeRO-3. Inputs of segments, states of the optimizer and weights wait in files.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"

@@ -8,11 +8,13 @@
 //   flag              weights of a block       numbers per token that a block keeps
 //   (GPT-2)           12 C^2 + 13 C            16 C + NH + 4
 //   --norm rms        2 C fewer                2 fewer: there is no mean
-//   --mlp swiglu      C F + F more             3 F instead of 2 F
+//   --mlp swiglu      3 C F + 2 F instead      3 F instead of 8 C
+//                     of 8 C^2 + 4 C
 //   --position rope   none                     none; one table of T HS angles for the model
 //   --kv-heads NKV    2 (C + 1) (NH - NKV) HS  2 (NH - NKV) HS fewer
 //                     fewer
-//   --no-bias         9 C fewer                none
+//   --no-bias         9 C fewer, with SwiGLU   none
+//                     5 C + 2 F
 //
 // With F = 8C/3 the three matrices of SwiGLU have the 8 C^2 weights of GELU's two.
 #pragma once
