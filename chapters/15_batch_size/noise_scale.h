@@ -7,7 +7,7 @@
 //   |G|^2 = (GBS |g_big|^2 - MBS |g_small|^2) / (GBS - MBS)
 //   S     = (|g_small|^2 - |g_big|^2) / (1 / MBS - 1 / GBS)
 //
-// Each is averaged over about 50 steps (early in a run, over all steps). The noise scale is
+// Each is averaged over steps, whose weights fade by 2% a step. The noise scale is
 // S / |G|^2, in sequences. Well below it, a batch twice as large nearly halves the number of steps.
 // Well above it, a larger batch is wasted. The first gradients of a run are by far its longest, and
 // an average that keeps 98% per step forgets them slowly: see the README before you trust an early

@@ -46,7 +46,7 @@ int main() {
   std::printf("neighbors of 1 in E4M3: %g and %g; 1.06 is stored as %g, 1000 as %g, 0.0001 as %g\n",
               fp8(0.94F), fp8(1.12F), fp8(1.06F), fp8(1000), fp8(0.0001F));
 
-  // Gradients of five steps. The right scale is known only after all values of a step, which would
+  // Numbers of five steps. The right scale is known only after all values of a step, which would
   // then be read twice. A delayed scale uses the largest value of the step before.
   const Values shape{0.9F, -0.31F, 0.17F, 0.058F};
   const float size[5] = {1e-5F, 1.4e-5F, 1.2e-5F, 6e-5F, 5e-5F};

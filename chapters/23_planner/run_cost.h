@@ -1,8 +1,8 @@
 // What a training run costs: days, device-hours, money, energy, and the time lost to failures.
 //
 // A run writes a checkpoint every tau seconds, which takes delta seconds. So it loses delta / tau
-// of its time to writing. It also loses tau / 2 for each failure, and there is one failure in M
-// seconds. The sum is least at tau = sqrt(2 delta M) (Young, 1974). M of N devices is that of one
+// of its time to writing. It also loses tau / 2 for each failure, and there is one failure in mu
+// seconds. The sum is least at tau = sqrt(2 delta mu) (Young, 1974). mu of N devices is that of one
 // device, divided by N.
 #pragma once
 

@@ -26,7 +26,7 @@ enum class Ties : uint8_t {
 };
 constexpr auto names_of(Ties) { return std::array{"hf", "bytes", "cs336"}; }
 
-/// A piece of the text, and how often it occurs.
+/// A piece of the text (a word, where pieces are words), and how often it occurs.
 struct WordCount {
   std::string bytes;
   int64_t count;

@@ -1,4 +1,4 @@
-// Why a wider layer wants a smaller rate, and why no forward multiplier is needed for it.
+// Why a wider layer wants a smaller rate, and how a forward multiplier becomes part of a weight.
 //
 //   g++ -std=c++20 chapters/34_scaling/toy.cpp -o toy && ./toy
 #include <cmath>

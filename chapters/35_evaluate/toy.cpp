@@ -1,6 +1,8 @@
 // A question with two answers, asked of a model that knows pairs of tokens. Its score does not
 // depend on who shares a row with it. Four other ways to score give other numbers, and three of
 // them the other answer.
+//
+//   g++ -std=c++20 chapters/35_evaluate/toy.cpp -o toy && ./toy
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -64,7 +66,7 @@ int main() {
     for (const std::string& piece : {std::string(" "), answers[a]})
       for (const int token : encode(piece)) pieces.push_back(token);
     apart[a] = sum(forward(pieces), before - 1, pieces.size() - 1);
-    text.push_back(10);
+    text.push_back(10);  // padding
     shifted[a] = sum(forward(text), before, text.size() - 1);
     text.push_back(10);
     padded[a] = sum(forward(text), before - 1, text.size() - 1);
