@@ -111,7 +111,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// The bytes that Memory will take, by the formulas of the README.
+/// The bytes that Memory will take, by the formulas of the READMEs.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t local = layout.local.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;

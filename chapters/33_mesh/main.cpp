@@ -145,7 +145,7 @@ struct Memory {
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
-/// The bytes that Memory will take, by the formulas of the README.
+/// The bytes that Memory will take, by the formulas of the READMEs.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), MBS = layout.micro, share = layout.share;
   MemoryBytes bytes;

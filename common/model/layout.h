@@ -75,7 +75,7 @@ struct ParamSpec {
   bool is_copy = false;      ///< tensor rank 0 has it, too, and counts it
   Range part = {};           ///< which of its elements are here: all, unless in a shard
   int64_t offset = 0;        ///< of the part, in the flat buffer; a multiple of kAlign
-  int64_t whole_offset = 0;  ///< the same in a flat buffer without shards
+  int64_t whole_offset = 0;  ///< the same in the whole flat buffer
 
   bool is_matrix() const { return shape.rank == 2; }
   bool is_whole() const { return part.size() == shape.size(); }
