@@ -35,7 +35,7 @@ class Pretrain : public SameTraceSmall {
     std::filesystem::remove_all(path("saved"));
     const Trace steps = trace(
         kChapter, all + "--event-clock step --events events --save saved --save-every 2 " + layout);
-    return {steps, read("events/curves/events.out.tfevents.000001.ladder"),
+    return {steps, read("events/events.out.tfevents.000001.ladder"),
             read("saved/current/model.safetensors")};
   }
 };
