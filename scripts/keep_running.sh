@@ -104,6 +104,7 @@ legal() {
   return 1
 }
 
+exec 3>&1  # standard output, where a pipe takes standard error
 errors=$(mktemp) || exit 2
 trap 'rm -f "$errors"' EXIT
 died_at=none
@@ -118,9 +119,8 @@ while true; do
   fi
   echo "keep_running.sh: $n ranks, from ${from:-the beginning}"
   # shellcheck disable=SC2086  # a command may have words
-  $mpirun -n "$n" "${program[@]}" "${load[@]}" 2> >(tee "$errors" >&2)
-  status=$?
-  wait
+  $mpirun -n "$n" "${program[@]}" "${load[@]}" 2>&1 >&3 | tee "$errors" >&2
+  status=${PIPESTATUS[0]}
   # 2: bad input; 3: not done; 126 and 127: not started; 130 and 143: somebody has stopped it.
   case $status in 0 | 2 | 3 | 126 | 127 | 130 | 143) exit "$status" ;; esac
   put_aside || exit "$status"
