@@ -23,9 +23,9 @@
 namespace ladder {
 
 /// What goes wrong in collective `nth` of a kind, or in message `nth` that a rank receives in any
-/// group. Both count from 0. Each group counts its own collectives, because a group of its own may
-/// belong to another thread, and all ranks of a group must mean the same one. So the fault may
-/// happen in several groups. Messages that a collective is made of do not count. Neither do
+/// group. Both count from 0. Each group counts its own collectives, so that all its ranks mean the
+/// same one; the fault may happen in several groups. If a group is split into a group of all its
+/// ranks, both share a count. Messages that a collective is made of do not count. Neither do
 /// collectives of bytes, which carry the texts that ranks report at the end.
 struct Fault {
   enum class Kind : uint8_t {
@@ -97,8 +97,9 @@ class FaultyComm : public Comm {
   std::unique_ptr<Comm> do_split(int color, int key) override {
     std::unique_ptr<Comm> part = inner_.split(color, key);
     Comm& inner = *part;
+    const Count count = inner.size() == size() ? count_ : new_count();
     return std::unique_ptr<Comm>(
-        new FaultyComm(inner, std::move(part), fault_, new_count(), most_, rank_of_all_));
+        new FaultyComm(inner, std::move(part), fault_, count, most_, rank_of_all_));
   }
 
  private:
