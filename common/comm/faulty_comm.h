@@ -25,7 +25,8 @@ namespace ladder {
 /// What goes wrong in collective `nth` of a kind, or in message `nth` that a rank receives in any
 /// group. Both count from 0. Each group counts its own collectives, so that all its ranks mean the
 /// same one; the fault may happen in several groups. If a group is split into a group of all its
-/// ranks, both share a count. Messages that a collective is made of do not count. Neither do
+/// ranks, both share a count; where a thread uses such a group meanwhile, ranks may differ in which
+/// of two calls they count first. Messages that a collective is made of do not count. Neither do
 /// collectives of bytes, which carry the texts that ranks report at the end.
 struct Fault {
   enum class Kind : uint8_t {
