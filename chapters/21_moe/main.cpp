@@ -355,7 +355,7 @@ void run(const Options& o) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro),  // for the report
                      .predicted = predict(o, layout)};
-  if (o.run.plan_only) return show_policies(o.run, plan, layout.recompute, o.precision.plan());
+  if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout};
   Run run(o.run, plan, m.arena, m.ctx);
