@@ -1,5 +1,5 @@
 // A document changes no bit of another's loss. Position numbers that restart do not see to that:
-// without the mask of attention a document changes those behind it (as in nanoVLM's pull request 204).
+// without the mask of attention a document changes those behind it (nanoVLM, pull request 204).
 #include <gtest/gtest.h>
 
 #include "chapters/26_packing/packed_text.h"
