@@ -11,8 +11,8 @@
 // Of the sources that are behind, take the one that is due first: earliest deadline first. Then no
 // document is ever late (Tijdeman, "The chairman assignment problem", Discrete Math. 32, 1980). So
 // |c' - t w / W| < 1 at every t, where c' is the count after document t. It looks natural to take
-// the source with the largest t w / W - c. With weights 1, 1, 1, 11, 11 that breaks the bound if the
-// first of equal ones is taken.
+// the source with the largest t w / W - c. With weights 1, 1, 1, 11, 11 that breaks the bound, if
+// ties go to the first.
 //
 // Drawing a source at random keeps the weights only in the mean: after t documents its count is off
 // by some sqrt(t w / W).
