@@ -4,9 +4,9 @@
 //   w = w - lr (u + weight_decay w)
 //   m = beta2 m + (1 - beta2) g
 //
-// Lion has one state, Adam has two. Every step moves each weight by lr, whatever its gradient is.
-// So the paper advises an lr 3 to 10 times smaller than AdamW's, and a weight_decay larger by the
-// same factor.
+// Lion has one state, Adam has two. A step moves a weight by lr, however large its gradient is (and
+// not where u is 0). So the paper advises an lr 3 to 10 times smaller than AdamW's, and a
+// weight_decay larger by the same factor.
 #pragma once
 
 #include <cstdint>
