@@ -58,8 +58,8 @@ struct ChunkSum {
   std::vector<Shard> buffers = {};  ///< F32
   int64_t k = 0, GA = 1;            ///< micro-step k of GA
 
-  /// Places the counter at micro-step k of GA. (A stage of a pipeline comes to k in its head long
-  /// before it comes to k in its embedding: chapter 33.)
+  /// Places the counter at micro-step k of GA. (A stage of a pipeline comes to k in a late model
+  /// chunk long before it does in an early one: chapter 33.)
   void begin(int64_t k_, int64_t GA_) {
     k = k_;
     GA = GA_;
