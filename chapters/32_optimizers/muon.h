@@ -24,8 +24,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,9 +48,7 @@ constexpr auto names_of(AdjustLr) {
 }
 
 struct MuonOptions {
-  static constexpr double kRateOfOthers = std::numeric_limits<double>::lowest();  // no --muon-lr
-
-  double lr = kRateOfOthers;
+  std::optional<double> lr;
   float momentum = 0.95f;
   AdjustLr adjust = AdjustLr::MatchRmsAdamw;
   std::string newton_schulz = "fp32";
@@ -71,14 +69,14 @@ struct MuonOptions {
 
   /// @throws UserError
   void check() const {
-    if (lr != kRateOfOthers && !(lr > 0 && std::isfinite(lr)))
-      throw UserError("--muon-lr must be above 0, not {}; without the flag it is --lr", lr);
+    if (lr && !(*lr > 0 && std::isfinite(*lr)))
+      throw UserError("--muon-lr must be above 0, not {}; without the flag it is --lr", *lr);
     if (!(momentum >= 0 && momentum < 1))
       throw UserError("--muon-momentum must be in [0, 1), not {}", momentum);
   }
 
   /// @param other --lr
-  double peak(double other) const { return lr == kRateOfOthers ? other : lr; }
+  double peak(double other) const { return lr.value_or(other); }
   Dtype dtype() const { return newton_schulz == "bf16" ? Dtype::BF16 : Dtype::F32; }
 
   /// The scale of the update of a matrix (R,N).

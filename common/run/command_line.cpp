@@ -131,7 +131,8 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   if (rules.list) option->delimiter(',');
   if (rules.bytes) option->transform(CLI::Validator(to_bytes, "SIZE"));
   const auto check = [&]<class T>(T* v) {
-    if constexpr (requires { v->value(); })
+    if constexpr (std::is_same_v<T, std::optional<int>> ||
+                  std::is_same_v<T, std::optional<int64_t>>)
       option->transform(CLI::Validator(to_decimal<typename T::value_type>, ""));
     else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
       option->transform(CLI::Validator(to_decimal<T>, ""));

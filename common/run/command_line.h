@@ -101,9 +101,9 @@ class CommandLine {
   void parse(int argc, const char* const* argv);
 
  private:
-  using Value =
-      std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*,
-                   std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
+  using Value = std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*,
+                             std::optional<int>*, std::optional<int64_t>*, std::optional<double>*,
+                             std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
   void check_needs() const;
 
