@@ -171,7 +171,7 @@ SYSTEMS = [
     ("07", "A small all-reduce takes as long as its messages that follow one another. On {many} ranks, how many times as long does ring take as halving?", lambda many, **_: ring_faster_from(many)),
     ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
     ("09", "ZeRO-2 of {P} million parameters in BF16 on {N} ranks with {GA} micro-steps: how many bytes does a rank send in a step?", lambda P, N, GA, **_: zero2_sent(P * 1e6, N, GA, 2)),
-    ("09", "GPT-2's model with {C} channels, {V} rows of the embedding and {T} positions: how many bytes do the two rooms of ZeRO-2 take? Leave out padding.", lambda C, V, T, **_: 2 * 4 * room(V, T, C)),
+    ("09", "GPT-2's model with {C} channels, {V} rows of the embedding and {T} positions: how many bytes do the two section buffers of ZeRO-2 take? Leave out padding.", lambda C, V, T, **_: 2 * 4 * room(V, T, C)),
     ("10", "ZeRO-3 in FP32 with {GA} micro-steps: how many times as much does a rank send with resharding as without?", lambda GA, **_: reshard_ratio(GA)),
     ("30", "{P} million parameters in {N} shards, with 4 replicas of each: how many bytes does a rank send to its replicas in a step?", lambda P, N, **_: replicas_sent(P * 1e6, N, 4)),
     ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
