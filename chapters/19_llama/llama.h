@@ -10,7 +10,7 @@
 //   --norm rms        2 C fewer                2 fewer: there is no mean
 //   --mlp swiglu      3 C F + 2 F instead      3 F instead of 8 C
 //                     of 8 C^2 + 4 C
-//   --position rope   none                     none; one table of T HS angles for the model
+//   --position rope   none                     none; one table of T HS numbers for the model
 //   --kv-heads NKV    2 (C + 1) (NH - NKV) HS  2 (NH - NKV) HS fewer
 //                     fewer
 //   --no-bias         9 C fewer, with SwiGLU   none
