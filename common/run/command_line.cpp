@@ -130,7 +130,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   if (!rules.needs.empty()) needs_.emplace_back(flag, rules.needs);
   if (rules.list) option->delimiter(',');
   if (rules.bytes) option->transform(CLI::Validator(to_bytes, "SIZE"));
-  const auto check = [&]<class T>(T* v) {
+  const auto check = [&]<class T>(T*) {
     if constexpr (std::is_same_v<T, std::optional<int>> ||
                   std::is_same_v<T, std::optional<int64_t>>)
       option->transform(CLI::Validator(to_decimal<typename T::value_type>, ""));
