@@ -96,6 +96,6 @@ def measure():
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "The next table shows how often to save, and the share of time that is lost to saves and repeated steps. It "
         f"takes the prices of this small model, {seconds[0]:.3f} and {seconds[1]:.3f} s, and one failure of a device in "
-        "50,000 hours (chapter 23). A larger model on more disks has other prices.",
+        "50,000 hours, as Llama 3's run had. A larger model on more disks has other prices.",
         table(["devices", "rank 0 gathers: every", "lost", "async: every", "lost"], intervals(seconds)),
     ])
