@@ -11,7 +11,7 @@
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
 // The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n. F16 ends at
-// 2^16, so it overflows from about S = 2^16 n on. From n = 256 on, the limit may come first.
+// 2^16, so it overflows at about S = 2^16 n, or before. From n = 256 on, the limit may come first.
 //
 // S does not change during a step. Overflow is looked for in the sum over all micro-batches. So the
 // step is the same, however its batch is cut.
