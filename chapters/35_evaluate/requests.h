@@ -4,8 +4,8 @@
 //
 //   - Blanks at the end of the context move over to what is scored.
 //   - Context and choice are encoded together. What is scored is what follows the tokens of the
-//     context alone. Encoded apart, "make" and " four" may be tokens that the model has never seen
-//     side by side.
+//     context alone. Encoded apart, "make", " " and "four" may be tokens that the model has never
+//     seen in a row.
 //   - An empty context is the prefix token. If the text begins with that token, this token is the
 //     context.
 //   - A text that is too long loses its first tokens: the last window + 1 are left. The last of
