@@ -2,7 +2,7 @@
 //
 //   m = beta m + (1 - beta) g                  the momentum, as torch.lerp(m, g, 1 - beta)
 //   u = beta m + (1 - beta) g                  Nesterov: the momentum one step ahead
-//   o = NewtonSchulz(u)                        all directions of u, equally long
+//   o = NewtonSchulz(u)                        directions of u, about equally long
 //   w = w - lr decay w - lr scale o
 //
 // with scale, for a matrix of R rows and N columns:
