@@ -50,14 +50,14 @@ class Ratio {
   }
   double value() const { return part() / whole(); }
   /// If lines are drawn independently: that of what value * whole leaves of each part. For a share,
-  /// where each whole is 1, it is the standard error of a mean. No number for one line.
+  /// where each whole is 1, it is the standard error of a mean. NaN for one line.
   double error() const {
     const double n = static_cast<double>(lines_.size()), r = value();
     const double squares = sum([r](double part, double whole) {
       const double left = part - r * whole;
       return left * left;
     });
-    return std::sqrt(squares * n / (n - 1)) / whole();
+    return n == 1 ? std::nan("") : std::sqrt(squares * n / (n - 1)) / whole();
   }
 
  private:
