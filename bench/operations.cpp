@@ -1,4 +1,4 @@
-// Every operation of the cpu table: time, rates, and per cent of the roofline of this machine.
+// The operations of the cpu table: time, rates, and per cent of the roofline of this machine.
 //
 //   bench_operations                                  all of them
 //   bench_operations --benchmark_filter=beyond        those that memory bounds, beyond the caches

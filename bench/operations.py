@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs bench_operations and prints a table: every operation of the `cpu` table, what it must move
+"""Runs bench_operations and prints a table: operations of the `cpu` table, what each must move
 and compute, and how near it comes to what this machine can do.
 
     bench/operations.py build/cpu/bin/bench_operations [--filter REGEX] [--repetitions N]

@@ -1,4 +1,4 @@
-// What each operation of kernels.h costs, in FP32 (there is no entry for cast): the bytes that
+// What operations of kernels.h cost, in FP32 (cast and GELU to codes have none): the bytes that
 // memory must move at least, and the floating-point operations. An operand counts once if it can
 // stay in the caches until it is used again. The roofline of an operation is the slower of the two.
 //
@@ -66,7 +66,7 @@ constexpr Cost swiglu_backward(int64_t n) { return {.bytes = kFloat * 5 * n, .fl
 constexpr Cost route_forward(int64_t B, int64_t T, int64_t E, int64_t k) {
   return {.bytes = kFloat * B * T * 2 * (E + k), .flops = B * T * E * (8 + k)};
 }
-/// Reads logits and scores, writes gradients. The softmax of the z-loss (4), two sums (6).
+/// Reads logits and scores, writes gradients. The softmax of the z-loss (4), two gradients (8).
 constexpr Cost route_backward(int64_t B, int64_t T, int64_t E, int64_t k) {
   return {.bytes = kFloat * B * T * (3 * E + 2 * k), .flops = B * T * E * 12};
 }

@@ -16,10 +16,9 @@
 //   - a sequence is a row, or a document (Ctx::documents), which routers and pieces refuse;
 //   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
 //     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
-//   - the line above a pointer says the shapes and dtypes of its operands, as operations.inc
-//   declares
-//     them and explains the signs: w(N,K), b?(C) may be null, lse(B,NH,T):wide, leaves[1..]. What
-//     does not fit throws CheckError.
+//   - the line above a pointer says the shapes and dtypes of its operands. operations.inc explains
+//     the signs: w(N,K), b?(C) may be null, lse(B,NH,T):wide, leaves[1..]. What does not fit throws
+//     CheckError.
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
 // head, NKV heads of keys and values, V vocabulary (padded), P positions, F hidden channels of an

@@ -16,7 +16,7 @@
 //     64 tokens each. A leaf is one chain: the tokens of its first chunk, then those of its second.
 //   - A vector (the gradient of a bias or of a norm; the loss) always has 16 chunks, each one
 //     chain. A leaf is the sum of its two chains. So a rank whose tokens are neighbors
-//     (chapter 20's contiguous order) has whole chunks, though not whole leaves.
+//     (sequence parallelism, chapter 11) has whole chunks, though not whole leaves.
 #pragma once
 
 #include <algorithm>

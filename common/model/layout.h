@@ -114,7 +114,7 @@ class ParamLayout {
   ParamLayout on_rank(int64_t rank) const;
 
   int64_t size() const { return size_; }  ///< elements, alignment and padded vocabulary counted
-  /// The same for the whole model. In a shard: size() * shards().
+  /// The same before the cut into shards.
   int64_t whole_size() const { return whole_sections_.back().end; }
   /// The whole model, in the same number of sections.
   ParamLayout whole() const {
@@ -158,7 +158,7 @@ class ParamLayout {
   int64_t home_of(int64_t s) const { return config_.tied_head && s == sections() - 1 ? 0 : s; }
   /// Elements of section s in a flat buffer of size() elements.
   Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
-  /// The same for the whole model.
+  /// The same before the cut into shards.
   Range whole_section(int64_t s) const { return whole_sections_.at(static_cast<size_t>(s)); }
   int64_t largest_section() const;  ///< its elements
 
