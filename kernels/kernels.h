@@ -336,8 +336,8 @@ struct Kernels {
   /// sequence of T tokens. The cache holds keys and values of all tokens up to them, these
   /// included, as kv of a piece; nothing behind them is read. Of qkv the queries are read. T is the
   /// length from which chunks of keys come: chunks that no token has reached are absent. On a GPU
-  /// there are no chunks. out(Tq,NH*HS) qkv(Tq,(NH+2*NKV)*HS) cache(P,2*NKV*HS) NH[1..] first[0..]
-  /// T[1..] NKV|NH
+  /// there are no chunks.
+  /// out(Tq,NH*HS) qkv(Tq,(NH+2*NKV)*HS) cache(P,2*NKV*HS) NH[1..] first[0..] T[1..] NKV|NH
   void (*attention_cached)(const Ctx&, Tensor out, Tensor qkv, Tensor cache, int64_t heads,
                            const CachedPlace&);
 
@@ -373,8 +373,8 @@ struct Kernels {
   ///   target is kIgnore, in the order of a vector;
   ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale; 0 in ignored rows and in padding.
   /// losses are not scaled; D = B, or the number of documents. dlogits may be null (no gradient),
-  /// or the same tensor as logits. losses(D):wide dlogits?(B,T,V) logits(B,T,V) targets(B,T):I32
-  /// vocab[1..V]
+  /// or the same tensor as logits.
+  /// losses(D):wide dlogits?(B,T,V) logits(B,T,V) targets(B,T):I32 vocab[1..V]
   void (*cross_entropy)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                         int64_t vocab, float scale);
 
