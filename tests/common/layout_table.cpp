@@ -240,7 +240,7 @@ int ranks_of(const std::string& flags) {
   const std::vector<std::string> all = words(flags);
   for (size_t i = 0; i + 1 < all.size(); ++i) {
     if (all[i] == "--ranks") return std::stoi(all[i + 1]);
-    for (const char* degree : {"--tp", "--dp", "--pp", "--cp", "--ep"})
+    for (const char* degree : {"--tp", "--dp", "--pp", "--cp", "--ep", "--replicas"})
       if (all[i] == degree) product *= std::stoi(all[i + 1]);
   }
   return static_cast<int>(product);
