@@ -135,6 +135,7 @@ void cases(Sheet& sheet) {
              .ddp = {},
              .seed = sheet.seed()};
       c.precision.name = precision;
+      if (c.precision.narrow() && ranks > 2) c.precision.master_bits = 16;
       c.ddp.mode = precision == std::string("fp32") ? DdpMode::Bucketed : DdpMode::Overlapped;
       c.ddp.bucket_mb = 0;
       const std::string name =
