@@ -1,8 +1,10 @@
 // All-reduces of drawn numbers, and the buckets of a small model.
 #include "labs/check.h"
 
+#include <chrono>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "chapters/07_ddp/ddp.h"
@@ -11,6 +13,8 @@
 
 namespace ladder::lab {
 namespace {
+
+constexpr std::chrono::milliseconds kSlow{20};
 
 /// What one rank has found.
 struct Found {
@@ -44,7 +48,8 @@ void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
   sheet.count("sent", most_of(found, &Found::sent));
 }
 
-/// Two steps in which sections become ready from the last down, each filled just before.
+/// Two steps in which sections become ready from the last down, each filled just before. wait() of
+/// the second finds messages behind a job that takes long.
 void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& options, Comm& comm,
            Found& found) {
   OneRank rank(comm);
@@ -56,7 +61,12 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
   for (int64_t step = 0; step < 2; ++step) {
     for (int64_t s = layout.sections(); s-- > 0;) {
       fill(sheet, layout.section_of(grads, s), comm.rank(), 10 * step + s);
+      const bool slow = stream.has_thread() && step == 1 && s == 0;
+      if (slow)
+        static_cast<void>(
+            stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
       ddp.section_done(grads, s);
+      if (slow) break;
       // Jobs run in order: this one sees what was started before it.
       int64_t sent = 0;
       stream
