@@ -90,20 +90,20 @@ void accumulate(Sheet& sheet, const Case& c) {
   sheet.count("buffers", arena.peak()[Mem::Grad] + arena.peak()[Mem::Workspace]);
 }
 
-/// Limits above, at and below the norm.
+/// Limits above, at and below the norm, which is a double between two floats.
 void clip(Sheet& sheet) {
   CountedKernels kernels;
   constexpr int64_t kN = 24;
   for (uint64_t i = 0; i < 12; ++i) {
     Arena arena;
     const std::vector<float> drawn = sheet.normals("clipped", kN, i);
-    const double norm = std::abs(sheet.normals("norm", 1, i)[0]) + 0x1p-40;
-    const std::vector<float> limits{0, static_cast<float>(norm) / 3, 2 * static_cast<float>(norm),
-                                    0.9f * static_cast<float>(norm)};
+    const float below = 1 + std::abs(sheet.normals("norm", 1, i)[0]) / 16;
+    const double norm = below + 0x1.fp-25;  // rounded to float it is `below`
+    const std::vector<float> limits{0, below / 3, 2 * below, below};
     const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {kN});
     std::ranges::copy(drawn, grads.data<float>());
     clip_global_norm(kernels.ctx(), grads, norm, limits[i % 4]);
-    sheet.bits(fmt::format("clip/norm {:.3g}, limit {:.3g}", norm, limits[i % 4]), grads);
+    sheet.bits(fmt::format("clip/norm {:.5g}, limit {:.5g}", norm, limits[i % 4]), grads);
   }
 }
 
