@@ -163,6 +163,13 @@ void formulas(Sheet& sheet, const GptConfig& gpt, const std::vector<std::string>
     }
 }
 
+/// The plan over a base that keeps less already.
+void plan_over(Sheet& sheet, const GptConfig& gpt, const std::string& policy) {
+  const ActivationPlan base{.own_norm = false, .own_att = false, .own_act = false};
+  sheet.without_idea("kept", activation_bytes(gpt, kB, {}));
+  sheet.count("kept", activation_bytes(gpt, kB, Recompute(policy, gpt.layers).plan(base)));
+}
+
 }  // namespace
 
 void cases(Sheet& sheet) {
@@ -181,6 +188,9 @@ void cases(Sheet& sheet) {
       for (const int64_t micros : {1, 2})
         sheet.run(fmt::format("{} of {} blocks, {} in flight", policy, gpt.layers, micros),
                   [&] { train(sheet, {.policy = policy, .gpt = gpt, .micros = micros}); });
+  for (const char* policy : {"none", "every:2", "every:3", "selective:attention", "selective:mlp"})
+    sheet.run(fmt::format("{}, of parts in one place", policy),
+              [&] { plan_over(sheet, gpt, policy); });
   sheet.run("blocks, by formula", [&] { formulas(sheet, gpt, blocks); });
   sheet.run("parts, by formula", [&] { formulas(sheet, gpt, parts); });
 }
