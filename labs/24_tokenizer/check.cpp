@@ -73,17 +73,22 @@ struct Told {
   std::string all;
 };
 
-/// Pairs of the letters above, some of them equally frequent.
+/// Pairs of the letters above, and of a, b, aa, ab, ba, bb, some of them equally frequent.
 void run_ties(Sheet& sheet, Ties ties) {
   Draw draw(sheet, "ties");
   Vocabulary vocabulary(ties, 262);
-  for (int i = 0; i < 6; ++i)
+  std::vector<uint32_t> near = vocabulary.ids("ab");
+  for (size_t i = 0; i < 4; ++i) near.push_back(vocabulary.add({1, near[i / 2], near[i % 2]}));
+  for (int i = 0; i < 2; ++i)
     vocabulary.add(
         {1, static_cast<uint32_t>(draw.below(256)), static_cast<uint32_t>(draw.below(256))});
   for (int i = 0; i < 8; ++i) {
     std::string answers;
     for (int k = 0; k < 40; ++k) {
       const auto pair = [&] {
+        if (k % 2 == 0)
+          return PairCount{static_cast<int64_t>(draw.below(2)), near[draw.below(6)],
+                           near[draw.below(6)]};
         return PairCount{static_cast<int64_t>(draw.below(2)),
                          static_cast<uint32_t>(200 + draw.below(62)),
                          static_cast<uint32_t>(draw.below(262))};

@@ -89,6 +89,16 @@ void run_positions(Sheet& sheet) {
         fmt::format("positions/all: row {}", b),
         fmt::format("{}", fmt::join(std::span(position.data<int32_t>() + b * kRow, kRow), " ")));
   sheet.text("positions/longest: it", fmt::format("{}", longest));
+  for (const auto& wrong : {std::array{4, 6, 0, 2}, std::array{0, 2, 12, 20}}) {
+    std::ranges::copy(wrong, rows.data<int32_t>());
+    std::string said = "taken";
+    try {
+      fill_positions(position, rows.slice(0, 2));
+    } catch (const CheckError&) {
+      said = "refused";
+    }
+    sheet.text(fmt::format("positions/refused: {}", fmt::join(wrong, " ")), said);
+  }
 }
 
 /// A file of documents, one on a line. It is removed at the end.
@@ -195,8 +205,11 @@ void run_mask(Sheet& sheet) {
   // An output of 16 bits: what lies in other rows, and behind the last one, stays.
   const Tensor wide = arena.alloc(Mem::Workspace, "bf16", Dtype::BF16, {2 * kBundles, kRow, C});
   std::fill_n(wide.data<Bf16>(), wide.size(), Bf16{0x3F80});
-  attend_documents(ctx, kBundles, kRow, {wide.slice(0, kBundles)},
-                   [](const Ctx&, const DocumentRows&) {});
+  ctx.documents.chunk_length = 8;
+  attend_documents(
+      ctx, kBundles, kRow, {wide.slice(0, kBundles)}, [&](const Ctx& alone, const DocumentRows&) {
+        sheet.text("mask/calls: chunk_length", fmt::format("{}", alone.documents.chunk_length));
+      });
   sheet.bits("mask/16 bits: padding", wide);
   sheet.without_idea("pairs", 2 * kBundles * kRow * (kRow + 1) / 2);
   sheet.count("pairs", pairs);

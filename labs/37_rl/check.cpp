@@ -88,8 +88,9 @@ void run_tokens(Sheet& sheet) {
   rows("far above", {1 + 1.5 * high, 3});
   rows("NaN", {kNaN});
   for (const float now : sheet.normals("now", 8))
-    sheet.text(fmt::format("token/as it was drawn: {:.3g}", now),
-               fmt::format("{:.17g}", grpo_token(o, 1, now - 5, now - 5, now).ratio));
+    for (const float off : {5.0F, 800.0F})  // exp(-800) is 0
+      sheet.text(fmt::format("token/as it was drawn: {:.3g} - {}", now, off),
+                 fmt::format("{:.17g}", grpo_token(o, 1, now - off, now - off, now).ratio));
 }
 
 void run_kl(Sheet& sheet) {
@@ -128,7 +129,7 @@ void run_answers(Sheet& sheet, bool with_kl) {
     std::vector<float> now, old, base, weights(static_cast<size_t>(n));
     for (size_t i = 0; i < drawn.size(); ++i) {
       now.push_back(-1 - 0.3F * std::abs(drawn[i]));
-      old.push_back(now[i] + 0.3F * away[i]);
+      old.push_back(now[i] + 0.3F * (a < 2 ? std::abs(away[i]) : away[i]));  // ratios below 1
       if (with_kl) base.push_back(now[i] - 0.2F * away[i]);
     }
     if (a == 3) old[1] = static_cast<float>(kNaN);
