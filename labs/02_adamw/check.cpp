@@ -42,6 +42,13 @@ void run_elements(Sheet& sheet, bool decoupled, float decay) {
   sheet.bits("update", found);
 }
 
+/// One step in float, in which the square of the gradient is 0. All numbers are powers of two.
+void run_float(Sheet& sheet) {
+  float w = 0, m = 0, v = 0;  // lr 1, betas 1/2, eps 2^-90, no decay, corrections 1
+  ref::adam_step(w, m, v, 0x1p-80f, {1, 0.5f, 0.5f, 0x1p-90f, 0, true, 1, 1});
+  sheet.bits("update", std::vector<float>{w, m, v});
+}
+
 int64_t updated = 0;  // elements given to the kernel below
 int64_t calls = 0;
 
@@ -118,6 +125,7 @@ void cases(Sheet& sheet) {
   for (const auto& [decoupled, decay] : {std::pair{true, 0.0f}, {true, 0.5f}, {false, 0.5f}})
     sheet.run(fmt::format("{}, decay {}", decoupled ? "adamw" : "adam", decay),
               [&] { run_elements(sheet, decoupled, decay); });
+  sheet.run("in float", [&] { run_float(sheet); });
   sheet.run("constants", [&] { run_constants(sheet); });
   for (const bool decoupled : {true, false})
     sheet.run(fmt::format("a model, {}", decoupled ? "adamw" : "adam"),
