@@ -1,4 +1,4 @@
-// What operations of kernels.h cost, in FP32 (cast and GELU to codes have none): the bytes that
+// What operations of kernels.h cost, in FP32 (no entry: cast, GELU to codes): the bytes that
 // memory must move at least, and the floating-point operations. An operand counts once if it can
 // stay in the caches until it is used again. The roofline of an operation is the slower of the two.
 //
