@@ -127,7 +127,7 @@ constexpr Cost attention_merge(int64_t B, int64_t T, int64_t NH, int64_t HS) {
   return {.bytes = kFloat * 3 * B * T * NH * (HS + 2), .flops = B * T * NH * (3 * HS + 9)};
 }
 constexpr Cost attention_finish(int64_t B, int64_t T, int64_t NH, int64_t HS) {
-  return {.bytes = kFloat * 2 * B * T * NH * (HS + 1), .flops = B * T * NH * (HS + 3)};
+  return {.bytes = kFloat * B * T * NH * (2 * HS + 3), .flops = B * T * NH * (HS + 3)};
 }
 constexpr Cost copy_columns(int64_t rows, int64_t count) {
   return {.bytes = kFloat * 2 * rows * count, .flops = 0};

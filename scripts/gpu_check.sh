@@ -13,7 +13,7 @@
 # --pack takes --architectures LIST (as CMAKE_CUDA_ARCHITECTURES; 90-real) and --march NAME
 # (x86-64-v3). --run, and the call without either, take
 #   --out DIR      where results.md and details.txt are written, part by part (runs/gpu_check)
-#   --only PARTS   some of kernels,chapters,ranks,nccl,speed,operations,peers,sanitizers,counters
+#   --only PARTS   some of kernels,chapters,ranks,nccl,speed,decode,operations,peers,sanitizers,counters
 #   --limit N      seconds for everything (480)
 # Status 0 if nothing failed, 1 if something did, 2 if a call is wrong or there is nothing to test on.
 set -euo pipefail

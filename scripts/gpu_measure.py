@@ -10,6 +10,7 @@ did, 2 if there is nothing to test on.
 import argparse
 import contextlib
 import csv
+import json
 import os
 import re
 import shutil
@@ -197,12 +198,33 @@ def operations(part, machine):
             call([machine.bin / program], part.left(), machine.environment, tell)
 
 
+def decode(part, machine):
+    """Chapter 31 on GPT-2 124M with weights of one step, prompts of 240 tokens and 64 more."""
+    prompt = '{"prompt": "' + " ".join(str(i * i % 50257) for i in range(240)) + '"}\n'
+    with tempfile.TemporaryDirectory() as folder, clocks(part):
+        here = Path(folder)
+        call([machine.bin / "ch05_mixed_precision", "--data", machine.text, "--model=gpt2-124m", "--steps=1",
+              "--batch=1", "--precision=bf16", f"--backend={machine.backend}", "--save", here / "model"],
+             part.left(), machine.environment)
+        part.row("answers at a time", "tokens/s", "ms a token")
+        for batch in (1, 8, 64):
+            (here / "prompts").write_text(prompt * batch)
+            call([machine.bin / "ch31_generate", "--load", here / "model", "--tokens=ids", "--prompts",
+                  here / "prompts", "--out", here / f"out{batch}", "--precision=bf16", "--temperature=0",
+                  "--max-tokens=64", f"--batch={batch}", f"--backend={machine.backend}", "--report",
+                  here / "report"], part.left(), machine.environment)
+            rate = json.loads((here / "report").read_text())["decode_tokens_per_second"]
+            part.row(batch, f"{rate:,.0f}", f"{1e3 * batch / rate:.2f}")
+
+
 def peers(part, machine):
     try:
         call([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], part.left())
     except Failed as error:
         raise Absent(f"not run: no PyTorch that sees a GPU: {error}") from None
     with clocks(part):
+        call([sys.executable, "-u", machine.root / "bench/peers/gpu_attention.py"], part.left(), None, part.line)
+        part.line("")
         steps(part, machine, "torch", None, part.line)
 
 
@@ -271,7 +293,7 @@ def counters(part, machine):
 
 # Those of a group run side by side; seconds that each may take.
 GROUPS = [[(kernels, 150), (gpu_runs.chapters, 190), (gpu_runs.ranks, 190), (gpu_runs.nccl, 190)],
-          [(speed, 110)], [(operations, 45)], [(peers, 170)], [(sanitizers, 90)], [(counters, 60)]]
+          [(speed, 130)], [(decode, 40)], [(operations, 45)], [(peers, 170)], [(sanitizers, 90)], [(counters, 60)]]
 PARTS = [part.__name__ for group in GROUPS for part, _ in group]
 
 

@@ -4,7 +4,8 @@
     python3 bench/peers/gpu_step.py
     python3 bench/peers/gpu_step.py --programs ladder --rows gpt2-124m,gpt2-774m --steps 50
 
-T 1024, BF16 (FP8 in chapter 16), AdamW, no clipping, nothing recomputed, random bytes as tokens.
+T 1024, BF16 (FP8 in chapter 16), AdamW unless the row says otherwise, no clipping, nothing recomputed,
+random bytes as tokens.
 PyTorch: torch.compile, its own attention, fused AdamW; BF16 weights with FP32 masters, and FP32
 weights under autocast. What Ladder did is printed before PyTorch starts, which compiles for minutes.
 
@@ -48,18 +49,36 @@ def gpt2(layers, channels):
     return 12 * layers * channels ** 2 + V * channels
 
 
-# LLaMA's block has 4 heads of keys and values of 12, and 2,048 channels of 3 matrices in its MLP.
-LLAMA = 12 * (2 * 768 ** 2 + 2 * 768 * 256 + 3 * 768 * 2048) + V * 768
+def llama(layers, channels, keys, hidden, vocab):
+    """Of LLaMA's block. keys: channels of keys; hidden: of each of the three matrices of the MLP."""
+    return layers * channels * (2 * channels + 2 * keys + 3 * hidden) + vocab * channels
+
+
+# A byte of 256 ends a document. Attention is counted as if there were none.
+DOCUMENTS = ["--documents", "--end-of-text=10"]
 ROWS = [Row("gpt2-124m", 12, 768, gpt2(12, 768), 32, "05_mixed_precision",
             ["--model=gpt2-124m", "--precision=bf16"], "gpt2-124m"),
         Row("gpt2-774m", 36, 1280, gpt2(36, 1280), 8, "05_mixed_precision",
             ["--model=gpt2-774m", "--precision=bf16"], "gpt2-774m", ("master",)),
-        Row("llama-124m", 12, 768, LLAMA, 32, "19_llama",
+        Row("llama-124m", 12, 768, llama(12, 768, 256, 2048, V), 32, "19_llama",
             [*MODELS["llama-124m"], "--precision=bf16"], "llama-124m", ("master",)),
+        # The shape of Qwen2.5-0.5B, without the biases of its queries, keys and values.
+        Row("qwen2.5-0.5b", 24, 896, llama(24, 896, 128, 4864, 151936), 16, "19_llama",
+            ["--model=llama-tiny", "--layers=24", "--heads=14", "--kv-heads=2", "--channels=896",
+             "--hidden=4864", "--vocab=151936", "--precision=bf16"], "qwen2.5-0.5b", ("master",)),
         Row("gpt2-124m-fp8", 12, 768, gpt2(12, 768), 32, "16_fp8",
             ["--model=gpt2-124m", "--precision=fp8"], ""),
         Row("gpt2-774m-fp8", 36, 1280, gpt2(36, 1280), 8, "16_fp8",
-            ["--model=gpt2-774m", "--precision=fp8"], "")]
+            ["--model=gpt2-774m", "--precision=fp8"], ""),
+        Row("gpt2-124m-documents", 12, 768, gpt2(12, 768), 32, "26_packing",
+            ["--model=gpt2-124m", "--precision=bf16", *DOCUMENTS], ""),
+        Row("gpt2-124m-8-documents", 12, 768, gpt2(12, 768), 32, "26_packing",
+            ["--model=gpt2-124m", "--precision=bf16", *DOCUMENTS, "--row-documents=8"], ""),
+        Row("gpt2-124m-muon", 12, 768, gpt2(12, 768), 32, "32_optimizers",
+            ["--model=gpt2-124m", "--precision=bf16", "--optimizer=muon", "--newton-schulz=bf16"], ""),
+        # Ranks as threads of one process, which take turns on the GPU.
+        Row("gpt2-124m-mesh", 12, 768, gpt2(12, 768), 32, "33_mesh",
+            ["--model=gpt2-124m", "--precision=bf16", "--ranks=2", "--micro-batch=16"], "")]
 # TFLOP/s of dense BF16 products by the makers' data sheets, by what the device's name holds.
 PEAKS = {"H200": 989, "H100 80GB HBM3": 989, "H100 PCIe": 756, "H100 NVL": 835, "A100": 312}
 WEIGHTS = {"fp32": "FP32 weights under autocast", "master": "BF16 weights, FP32 masters"}
@@ -94,9 +113,8 @@ def ladder(args, of, data):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         run([args.bin / f"ch{of.chapter}", f"--data={data}", f"--batch={args.batch or of.batch}",
-             f"--seq-len={T}", f"--steps={args.warmup + args.steps}", "--optimizer=adamw",
-             f"--backend={args.backend}", "--quiet", f"--report={report}", *of.flags], args.deadline,
-            60)
+             f"--seq-len={T}", f"--steps={args.warmup + args.steps}", f"--backend={args.backend}",
+             "--quiet", f"--report={report}", *of.flags], args.deadline, 60)
         found = json.loads(report.read_text())
     peak = sum(of["measured"] for of in found["memory"][0].values() if isinstance(of, dict)) / 2 ** 20
     return Result(f"Ladder {of.chapter[:2]}", found["step_ms_median"], peak)

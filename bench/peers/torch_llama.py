@@ -1,4 +1,4 @@
-"""GPT-2's sizes with LLaMA's block, in PyTorch as people write it: the peer of chapter 19."""
+"""LLaMA's block in PyTorch as people write it: the peer of chapter 19."""
 
 import math
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ class Config:
     vocab: int
 
 
-# What chapter 19 makes of gpt2-124m by the flags of whole_step.py: 152,783,616 parameters, padding counted.
-LLAMA = {"llama-124m": Config(layers=12, heads=12, kv_heads=4, channels=768, hidden=2048, vocab=50304)}
+# What the flags of whole_step.py make of chapter 19. llama-124m: 152,783,616 parameters, padding counted.
+LLAMA = {"llama-124m": Config(layers=12, heads=12, kv_heads=4, channels=768, hidden=2048, vocab=50304),
+         "qwen2.5-0.5b": Config(layers=24, heads=14, kv_heads=2, channels=896, hidden=4864, vocab=151936)}
 
 
 def angles(T, size, device):

@@ -23,6 +23,7 @@
 #include "common/data/text.h"
 #include "kernels/documents.h"
 #include "kernels/kernels.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 
@@ -48,8 +49,11 @@ class BundleBatch {
     all_ = alloc_batch(arena, rows, T);
     losses_ = arena.shared(Mem::Activation, "losses", Dtype::F32, {B * turns_});
     if (!options.documents) return;
-    borders_ = arena.shared(Mem::Activation, "borders", Dtype::I32, {B * turns_, 2});
-    position_ = arena.shared(Mem::Activation, "position", Dtype::I32, {rows, T});
+    listed_.resize(static_cast<size_t>(2 * B * turns_));
+    // Every tile of attention reads borders, and every turned pair of channels (RoPE) a position:
+    // too often for memory of the host.
+    borders_ = arena.alloc(Mem::Activation, "borders", Dtype::I32, {B * turns_, 2});
+    position_ = arena.alloc(Mem::Activation, "position", Dtype::I32, {rows, T});
   }
   static int64_t bytes(const PackOptions& options, int64_t B, int64_t T) {
     const int64_t turns = turns_of_bundle(options.most(T)), rows = B * options.rows(T);
@@ -77,7 +81,7 @@ class BundleBatch {
   void add(const File& file, const std::vector<Piece>& pieces) {
     const int64_t T = all_.tokens.dim(1), b = std::ssize(first_row_) - 1;
     const int64_t base = first_row_[static_cast<size_t>(b / micro_ * micro_)] * T;
-    int32_t* border = borders_.data<int32_t>() + 2 * turns_ * b;
+    int32_t* border = listed_.data() + 2 * turns_ * b;
     int64_t row = first_row_.back(), at = row * T;
     for (const Piece& piece : pieces) {
       put(file, piece, at);
@@ -87,15 +91,16 @@ class BundleBatch {
       at = options_.unpacked ? ++row * T : at + piece.length;
     }
     const int32_t end = border[-1];  // the turns that are left are empty
-    std::fill(border, borders_.data<int32_t>() + 2 * turns_ * (b + 1), end);
+    std::fill(border, listed_.data() + 2 * turns_ * (b + 1), end);
     first_row_.push_back(options_.unpacked ? row : row + 1);
     counts_.rows = first_row_.back();
     counts_.padded = counts_.rows * T - counts_.trained;
   }
 
   /// Bundles [begin, begin + count): a micro-batch, or the first bundles of one. `begin` must be
-  /// that of a micro-batch, because borders count from there.
-  Bundles slice(int64_t begin, int64_t count) const {
+  /// that of a micro-batch, because borders count from there. Borders and positions are written
+  /// where kernels read them.
+  Bundles slice(const Ctx& ctx, int64_t begin, int64_t count) const {
     const Tensor losses = losses_.slice(begin * turns_, count * turns_);
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
     const int64_t first = first_row_[static_cast<size_t>(begin)],
@@ -104,7 +109,13 @@ class BundleBatch {
     DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
                               .position = position_.slice(first, row_count),
                               .chunk_length = options_.chunk_length};
-    documents.longest = fill_positions(documents.position, documents.rows);
+    const HostCopy borders = HostCopy::to_write(ctx, documents.rows),
+                   positions = HostCopy::to_write(ctx, documents.position);
+    std::copy_n(listed_.data() + 2 * turns_ * begin, documents.rows.size(),
+                borders.tensor().data<int32_t>());
+    documents.longest = fill_positions(positions.tensor(), borders.tensor());
+    borders.send();
+    positions.send();
     return {all_.slice(first, row_count), documents, losses};
   }
   /// The losses of all turns.
@@ -128,6 +139,7 @@ class BundleBatch {
   int64_t B_, micro_, turns_;
   Batch all_;
   Tensor losses_, borders_, position_;
+  std::vector<int32_t> listed_;  ///< borders, as add() found them
   std::vector<int64_t> first_row_{
       0};  ///< of each bundle; the last entry is for the bundle that comes next
   PackCounts counts_;

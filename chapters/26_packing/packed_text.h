@@ -113,7 +113,7 @@ class BundleValidation {
     counting_ = std::clamp<int64_t>(all - first, 0, each_);
     const int64_t count = std::max<int64_t>(1, counting_);
     text_.draw_validation(batch_, counting_ > 0 ? first : 0, count);
-    bundles_ = batch_.slice(0, count);
+    bundles_ = batch_.slice(ctx_, 0, count);
     if (counting_ > 0) targets_ += count_targets(bundles_.rows);
     return true;
   }

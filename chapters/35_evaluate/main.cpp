@@ -224,7 +224,7 @@ std::vector<LogLikelihood> score(Memory& m, const RequestFile& file) {
     m.batch.clear();
     for (const std::vector<int64_t>& texts : rows) m.batch.add(file, file.pieces_of(texts));
     m.packed += m.batch.counts();
-    const Bundles pass = m.batch.slice(0, R);
+    const Bundles pass = m.batch.slice(m.ctx, 0, R);
     const Activations acts = m.acts.first(R);
     m.ctx.documents = pass.documents;
     forward(m, acts, pass.rows.tokens);

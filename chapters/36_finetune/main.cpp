@@ -274,7 +274,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Bundles part = m.batch.slice(k * MBS, MBS);
+    const Bundles part = m.batch.slice(m.ctx, k * MBS, MBS);
     const Activations acts = m.acts.first(part.row_count());
     const ActGrads dacts = m.dacts.first(part.row_count());
     // From here on every kernel takes a document for a sequence.

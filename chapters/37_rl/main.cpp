@@ -274,7 +274,7 @@ void for_pairs(const Layout& layout, Memory& m, std::span<Scored> pairs, F&& f) 
   for (int64_t first = m.comm.rank() * each; first < n; first += layout.N * each) {
     const std::span<Scored> some = pairs.subspan(2 * first, 2 * std::min(each, n - first));
     fill(m.batch, some, 2);
-    const Bundles part = m.batch.slice(0, std::ssize(some) / 2);
+    const Bundles part = m.batch.slice(m.ctx, 0, std::ssize(some) / 2);
     score(m, m.acts.first(part.row_count()), part);
     f(m.answers.rows_of(some), first);
   }
@@ -320,7 +320,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
   const double S = m.scaler.scale(), scale = S / static_cast<double>(divisor);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Bundles part = m.batch.slice(k * MBS, MBS);
+    const Bundles part = m.batch.slice(m.ctx, k * MBS, MBS);
     const Activations acts = m.acts.first(part.row_count());
     const ActGrads dacts = m.dacts.first(part.row_count());
     std::vector<AnswerRow> rows = m.answers.rows_of(own.subspan(k * MBS * G, MBS * G));

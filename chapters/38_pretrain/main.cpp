@@ -322,7 +322,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   m.last = m.batch.counts();
   m.packed += m.last;
   for (int64_t k = 0; k < GA; ++k)
-    o.spike_guard.inject(m.batch.slice(k * MBS, MBS).rows, o.run.seed, number,
+    o.spike_guard.inject(m.batch.slice(m.ctx, k * MBS, MBS).rows, o.run.seed, number,
                          layout.place.first(layout.share, k, MBS));
   const int64_t targets = sum_over(m.comm, count_targets(m.batch.rows()));
   // A shard group has neighboring bundles of the batch. Within them, the micro-batches of one
@@ -333,7 +333,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Bundles part = m.batch.slice(k * MBS, MBS);
+    const Bundles part = m.batch.slice(m.ctx, k * MBS, MBS);
     const Activations acts = m.acts.first(part.row_count());
     const ActGrads dacts = m.dacts.first(part.row_count());
     // From here on every kernel takes a document for a sequence.

@@ -146,7 +146,7 @@ void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
   const std::string how =
       fmt::format("bundles/{}, {} at a time", unpacked ? "unpacked" : "packed", micro);
   for (int64_t k = 0; k < kBundles; k += micro) {
-    const Bundles part = batch.slice(k, micro);
+    const Bundles part = batch.slice(Ctx{}, k, micro);
     sheet.text(how + ": tokens of " + std::to_string(k), numbers(part.rows.tokens));
     sheet.text(how + ": targets of " + std::to_string(k), numbers(part.rows.targets));
     sheet.text(how + ": borders of " + std::to_string(k), numbers(part.documents.rows));

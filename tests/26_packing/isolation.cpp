@@ -25,7 +25,7 @@ class Isolation : public ::testing::TestWithParam<const char*> {
     PackedText packed({.path = home_ / "text.txt", .seq_len = kRow, .vocab = gpt_.vocab}, options_);
     RowCursor place(options_, kRow);
     packed.draw(batch_, place, /*seed=*/1, /*step=*/0);
-    const Bundles all = batch_.slice(0, kB);
+    const Bundles all = batch_.slice(ctx_, 0, kB);
     forward(all, mask);
     const float* loss = all.losses.data<float>();
     return {loss, loss + all.losses.size()};

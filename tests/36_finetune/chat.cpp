@@ -143,7 +143,7 @@ TEST_F(ChatFile, TheMaskTravelsWithItsTokens) {
     BundleBatch batch(arena, packing, kRows, kRows, kT);
     RowCursor place(packing, kT);
     packed.draw(batch, place, 1, 0);
-    const Bundles all = batch.slice(0, kRows);
+    const Bundles all = batch.slice(Ctx{}, 0, kRows);
     int64_t answers = 0;
     for (int64_t i = 0; i < all.rows.tokens.size(); ++i) {
       const int32_t token = all.rows.tokens.data<int32_t>()[i],
