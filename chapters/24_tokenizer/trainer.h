@@ -158,9 +158,9 @@ inline void FastTrainer::push_new() {
 /// @return tokens that the text has fewer
 inline int64_t FastTrainer::merge(const PairCount& pair, uint32_t id) {
   int64_t fewer = 0;
-  std::vector<uint32_t> all = std::exchange(pairs_[pair_key(pair.left, pair.right)].places, {});
-  std::ranges::sort(all);  // from left to right, as in "aaa"
-  for (const uint32_t at : all) {
+  // From left to right, as in "aaa": the places of a pair ascend. One merge, or the constructor,
+  // has added all of them, since two tokens become neighbors only when one of them is made.
+  for (const uint32_t at : std::exchange(pairs_[pair_key(pair.left, pair.right)].places, {})) {
     Place& left = places_[at];
     if (left.id != pair.left || left.next == kNone || places_[left.next].id != pair.right) continue;
     Place& right = places_[left.next];
