@@ -153,6 +153,20 @@ void run_heads(Sheet& sheet, const Heads& s) {
   }
 }
 
+/// A piece of a sequence that has four chunks of 32 tokens: queries of the second and of the last,
+/// and keys from the second on. So no row has the number of its token.
+void run_piece(Sheet& sheet, const Heads& s) {
+  Bench m(sheet);
+  const AttentionPositions place{.T = s.T, .queries = {32, 96}, .keys = 32};
+  const Shape queries{s.B, 64, s.NH * s.HS}, keys{s.B, 96, 2 * s.NKV * s.HS};
+  const Tensor q = m.drawn("q", queries), kv = m.drawn("kv", keys), out = m.drawn("out", queries),
+               dout = m.drawn("dout", queries), lse = m.drawn("lse", {s.B, s.NH, 64});
+  const Tensor dq = m.zeros(queries), dkv = m.zeros(keys);
+  m.ref.attention_piece_backward(m.ctx, dq, dkv, dout, q, kv, out, lse, place);
+  sheet.bits("heads/queries of a piece", rounded(dq));
+  sheet.bits("heads/keys and values of a piece", rounded(dkv));
+}
+
 }  // namespace
 
 void cases(Sheet& sheet) {
@@ -167,12 +181,12 @@ void cases(Sheet& sheet) {
   for (const bool far_below : {false, true})
     sheet.run(far_below ? "SwiGLU, far below 0" : "SwiGLU", [&] { run_swiglu(sheet, far_below); });
   const auto shared = sheet.pick<int64_t>("shared", {2, 3});
+  const auto head = sheet.pick<int64_t>("head", {4, 6});
+  sheet.run("a piece of a sequence",
+            [&] { run_piece(sheet, {.B = 1, .T = 128, .NH = shared, .NKV = 1, .HS = head}); });
   for (const auto& [NH, NKV] : {std::pair<int64_t, int64_t>{2, 2}, {2 * shared, 2}, {4, 1}}) {
-    const Heads s{.B = 2,
-                  .T = sheet.pick<int64_t>("positions", {5, 7}),
-                  .NH = NH,
-                  .NKV = NKV,
-                  .HS = sheet.pick<int64_t>("head", {4, 6})};
+    const Heads s{
+        .B = 2, .T = sheet.pick<int64_t>("positions", {5, 7}), .NH = NH, .NKV = NKV, .HS = head};
     const std::string name = fmt::format("{} query heads, {} of keys", NH, NKV);
     sheet.run(name + ", turned", [&] { run_rope(sheet, s); });
     sheet.run(name, [&] { run_heads(sheet, s); });
