@@ -1,6 +1,7 @@
 // Two updates of a small model, as main.cpp of chapter 08 makes them, on gradients that are drawn.
 #include "labs/check.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <string>
@@ -25,6 +26,7 @@ struct Case {
 /// What one rank has found.
 struct Found {
   std::vector<Row> sums, weights;
+  std::vector<std::vector<float>> sends;  ///< [step]: after which sections something was sent
   int64_t sent = 0;
 };
 
@@ -40,7 +42,8 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   auto& [run, arena, ctx] = rank;
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const ShardedWeights weights(arena, params, shard, c.precision);
-  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {params.size()});
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {params.size()}),
+               drawn = arena.zeros(Mem::Workspace, "drawn", Dtype::F32, {params.size()});
   CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
   Zero1 zero1(stream, params, c.ddp);
   Optimizer optimizer(arena, shard, {}, {});
@@ -51,8 +54,16 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   append(found.weights, "at the start", params, weights.compute);
   for (uint64_t step = 0; step < 2; ++step) {
     stream.begin_step();
-    sheet.draw(grads, "gradients", 100 * step + static_cast<uint64_t>(comm.rank()) + 1);
-    for (int64_t s = params.sections(); s-- > 0;) zero1.section_done(grads, s);
+    sheet.draw(drawn, "gradients", 100 * step + static_cast<uint64_t>(comm.rank()) + 1);
+    found.sends.emplace_back();
+    for (int64_t s = params.sections(); s-- > 0;) {
+      const int64_t before = stream.sent();
+      const Tensor section = params.section_of(drawn, s);
+      std::copy_n(section.data<float>(), section.size(), params.section_of(grads, s).data<float>());
+      zero1.section_done(grads, s);
+      stream.run([](const Ctx&, Collectives&) {}).wait();  // so all that it was given is done
+      found.sends.back().push_back(stream.sent() > before ? 1 : 0);
+    }
     zero1.wait(ctx, grads);
     append(found.sums, fmt::format("step {}", step + 1), shard, grads);
     optimizer.step(ctx, weights.master, grads, 1e-2f);
@@ -63,7 +74,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   found.sent = stream.sent();
 }
 
-void run_case(Sheet& sheet, const Case& c) {
+std::vector<Found> run_case(Sheet& sheet, const Case& c) {
   std::vector<Found> found(static_cast<size_t>(c.ranks));
   std::exception_ptr thrown;  // what has been found before says where
   try {
@@ -83,6 +94,7 @@ void run_case(Sheet& sheet, const Case& c) {
   const int64_t element = size_of(c.precision.dtype());
   sheet.without_idea("sent", (c.ranks - 1) * params.size() * (8 + element));
   sheet.count("sent", sum_of(found, &Found::sent));
+  return found;
 }
 
 /// How n elements are cut. n is the size of no section of a model: those are padded to equal
@@ -140,8 +152,18 @@ void cases(Sheet& sheet) {
       c.ddp.bucket_mb = 0;
       const std::string name =
           fmt::format("{} ranks, {}, {}", ranks, precision, to_string(c.ddp.mode));
-      sheet.run(name, [&] { run_case(sheet, c); });
+      std::vector<Found> found;
+      sheet.run(name, [&] { found = run_case(sheet, c); });
       all.push_back(c);
+      if (c.ddp.mode == DdpMode::Bucketed) continue;
+      // A case of its own: who sends all at the end has the right sums and bytes.
+      sheet.run(name + ", beside backward", [&] {
+        for (size_t r = 0; r < found.size(); ++r)
+          for (size_t step = 0; step < found[r].sends.size(); ++step)
+            sheet.bits(fmt::format("sums/step {}: whether rank {} sends, from the last section on",
+                                   step + 1, r),
+                       found[r].sends[step]);
+      });
     }
   for (const int ranks : {2, 3}) {
     const int64_t n = sheet.pick<int64_t>("elements", {200, 330, 1000});
