@@ -105,7 +105,9 @@ def left_out(build):
     ctest = ["ctest", "--parallel", os.cpu_count(), "--output-on-failure", "--no-tests=error", "--test-dir"]
     # ThreadSanitizer wants its memory where address randomisation may have put a library.
     fixed = ["setarch", platform.machine(), "-R"]
-    return (call(*ctest, build, "--tests-regex", of_cpu, "--exclude-regex", "^Of/") + (not built("debug") or call(*ctest, "build/debug")) +
+    return (call(*ctest, build, "--tests-regex", of_cpu, "--exclude-regex", "^Of/") +
+            call(sys.executable, "-B", "tests/house/clang_syntax.py", "--build", build, "--all") +
+            (not built("debug") or call(*ctest, "build/debug")) +
             (not built("tsan", prefix=fixed) or call(*fixed, *ctest, "build/tsan")) +
             (shutil.which("nvcc") is not None and not built("cuda", "-U", "CMAKE_CUDA_ARCHITECTURES")))
 

@@ -13,8 +13,8 @@
 #   labs      every mutant of each lab fails at its own gate; submissions that cheat get no more of a
 #             packed autograder than they deserve
 #   left_out  what the CI leaves out: all of debug and tsan; of cpu equal runs of `tiny`, short layouts,
-#             LLaMA on `ref` beside PyTorch's numbers, and the longest emulated products; and,
-#             where there is a toolkit, code for all kinds of GPUs
+#             LLaMA on `ref` beside PyTorch's numbers, and the longest emulated products; Clang 16
+#             over tests, labs and bench; and, where there is a toolkit, code for all kinds of GPUs
 #   types     no type has two definitions: all chapters, optimized at link time, with -Wodr
 #   machines  scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #

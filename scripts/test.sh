@@ -10,9 +10,9 @@
 #                                 the model nano, not again on ref, on tiny, with a tied head, and
 #                                 with the flags of earlier chapters. Branches and negative controls
 #                                 are left to --all
-#   scripts/test.sh --all         the tests of cpu and cuda-on-cpu, in one build, and Clang 16 over all
-#                                 that they compile, without making code; debug (ASan, UBSan), tsan
-#                                 (ThreadSanitizer), and cuda where there is a toolkit. Of debug
+#   scripts/test.sh --all         the tests of cpu and cuda-on-cpu, in one build, and Clang 16 over
+#                                 kernels, common and chapters, without making code; debug (ASan,
+#                                 UBSan), tsan (ThreadSanitizer), and cuda where there is a toolkit. Of debug
 #                                 only chapters that have the code of others, too, and no tests of
 #                                 memory; no CUDA kernels in debug and tsan; of cuda only code for
 #                                 one kind of GPU. The rest is for nightly.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Everything that a build compiles with GCC is C++ to Clang 16, too.
+"""What a build compiles with GCC is C++ to Clang 16, too.
 
-    clang_syntax.py --build DIR    DIR has compile_commands.json
+    clang_syntax.py --build DIR          kernels, common and chapters; DIR has compile_commands.json
+    clang_syntax.py --build DIR --all    tests, labs and bench, too: scripts/nightly.sh
 
 No code is made (-fsyntax-only), so this takes minutes where a build takes half an hour. What differs
 only when a program runs is for scripts/machines.sh, by night.
@@ -20,6 +21,8 @@ from pathlib import Path
 
 CLANG = "clang++-16"
 SKIPPED = 77
+ROOT = Path(__file__).resolve().parents[2]
+BY_DAY = ("kernels", "common", "chapters")
 
 
 def words_of(entry):
@@ -34,6 +37,11 @@ def words_of(entry):
         elif word.startswith(("-D", "-I", "-std", "-m", "-f", "-Werror=")):
             flags.append(word)
     return flags, header
+
+
+def folder_of(source, build):
+    """Of the tree. A source that CMake wrote lies in the same folder of the build."""
+    return source.relative_to(build if source.is_relative_to(build) else ROOT).parts[0]
 
 
 def compiled(*words):
@@ -67,11 +75,14 @@ class Headers:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, type=Path)
-    build = parser.parse_args().build
+    parser.add_argument("--all", action="store_true")
+    args = parser.parse_args()
     if not shutil.which(CLANG):
         print(f"skipped: no {CLANG} here; scripts/setup.sh installs it on Debian 12")
         sys.exit(SKIPPED)
-    entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    entries = json.loads((args.build / "compile_commands.json").read_text(encoding="utf-8"))
+    if not args.all:
+        entries = [entry for entry in entries if folder_of(Path(entry["file"]), args.build.resolve()) in BY_DAY]
     with tempfile.TemporaryDirectory() as folder:
         headers, jobs = Headers(folder), {}
         for entry in entries:
