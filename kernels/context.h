@@ -20,8 +20,8 @@ constexpr int kLeaves = 8;
 constexpr int32_t kPadding = -1;
 
 /// Where documents lie in the B T tokens of one call (chapter 26; until then no call has any, and
-/// `rows` is null). A row of T tokens holds several documents, or one and then padding. Elsewhere
-/// these borders are called cu_seqlens.
+/// `borders` is null). A row of T tokens holds several documents, or one and then padding.
+/// Elsewhere these borders are called cu_seqlens.
 ///
 /// To kernels, each document is a sequence of its own: its positions begin at 0, it attends only to
 /// itself, has one loss, and is one leaf of every sum over sequences. The order of these sums, and
@@ -32,11 +32,11 @@ constexpr int32_t kPadding = -1;
 /// for weight gradients multiply it, too: kernels must write finite numbers there. (In the comments
 /// below a turn is a place for a document, which may be empty.)
 struct DocumentBorders {
-  /// (D,2) I32, the borders: document d is rows [begin, end) of matrices of B T tokens. Documents
+  /// (D,2) I32: document d is rows [begin, end) of matrices of B T tokens. Documents
   /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.
-  Tensor rows;
+  Tensor borders;
   /// (B,T) I32: the place of each token in its document, from 0 on; kPadding for padding.
-  /// fill_positions (kernels/documents.h) makes it from `rows`.
+  /// fill_positions (kernels/documents.h) makes it from `borders`.
   Tensor position;
   int64_t longest = 0;  ///< tokens of the longest document; 0 if all turns are empty
   /// The length from which attention's chunks come: a document is the beginning of a sequence of so

@@ -21,13 +21,13 @@ constexpr int64_t turns_of_bundle(int64_t most) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
-/// Checks `rows` of DocumentBorders and fills its `position`, on the host. Returns the tokens of
-/// the longest document.   position (B,T) I32; rows (D,2) I32
+/// Checks `borders` of DocumentBorders and fills its `position`, on the host. Returns the tokens of
+/// the longest document.   position (B,T) I32; borders (D,2) I32
 /// @throws CheckError if documents do not ascend or do not lie in one row each
-inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
-  const int64_t T = position.dim(1), D = rows.dim(0);
-  CHECK(rows.shape == Shape({D, 2}), "borders of documents are {}", to_string(rows.shape));
-  const int32_t* border = rows.data<int32_t>();
+inline int64_t fill_positions(const Tensor& position, const Tensor& borders) {
+  const int64_t T = position.dim(1), D = borders.dim(0);
+  CHECK(borders.shape == Shape({D, 2}), "borders of documents are {}", to_string(borders.shape));
+  const int32_t* border = borders.data<int32_t>();
   int32_t* to = position.data<int32_t>();
   std::fill_n(to, position.size(), kPadding);
   int64_t before = 0, longest = 0;
@@ -47,8 +47,8 @@ inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
 /// The sequences of a call with B T tokens: each T tokens, or documents. The pointer in it is read
 /// where kernels compute.
 inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
-  const auto& [rows, position, longest, chunk_length] = ctx.documents;
-  if (!rows) return {B, T};
+  const auto& [borders, position, longest, chunk_length] = ctx.documents;
+  if (!borders) return {B, T};
   CHECK(ctx.token_chunks == kTokenChunks,
         "documents where ranks share a sequence: a call has {} of {} chunks, and takes all",
         ctx.token_chunks, kTokenChunks);
@@ -59,8 +59,9 @@ inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
         "chunks of {} tokens, and a document of {}; legal are 0 and {} or more", chunk_length,
         longest, longest);
   const Place wrong = ctx.device ? Place::Host : Place::Device;
-  CHECK(rows.place != wrong && position.place != wrong, "documents where kernels cannot read them");
-  return {rows.dim(0), longest, static_cast<const int32_t*>(rows.ptr)};
+  CHECK(borders.place != wrong && position.place != wrong,
+        "documents where kernels cannot read them");
+  return {borders.dim(0), longest, static_cast<const int32_t*>(borders.ptr)};
 }
 
 inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
@@ -70,7 +71,7 @@ inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
 
 /// For operations that cannot take documents as sequences.
 inline void refuse_documents(const Ctx& ctx, const char* op) {
-  CHECK(!ctx.documents.rows, "{} takes whole rows, not documents", op);
+  CHECK(!ctx.documents.borders, "{} takes whole rows, not documents", op);
 }
 
 /// One document, and views of it in tensors of B T tokens.

@@ -73,7 +73,7 @@ constexpr Fold moved(const Fold& x, int64_t by) {
 /// documents (Ctx::documents) of at most T, some of which may be empty.
 struct Sequences {
   int64_t count, T;
-  const int32_t* documents = nullptr;  ///< (count,2): DocumentBorders::rows
+  const int32_t* documents = nullptr;  ///< (count,2): DocumentBorders::borders
 
   constexpr Range operator[](int64_t i) const {
     if (documents) return {documents[2 * i], documents[2 * i + 1]};

@@ -105,13 +105,12 @@ class BundleBatch {
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   row_count = first_row_[static_cast<size_t>(begin + count)] - first;
-    // To DocumentBorders a token is a row of a matrix: its rows are borders.
-    DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
+    DocumentBorders documents{.borders = borders_.slice(begin * turns_, count * turns_),
                               .position = position_.slice(first, row_count),
                               .chunk_length = options_.chunk_length};
-    const HostCopy borders = HostCopy::to_write(ctx, documents.rows),
+    const HostCopy borders = HostCopy::to_write(ctx, documents.borders),
                    positions = HostCopy::to_write(ctx, documents.position);
-    std::copy_n(listed_.data() + 2 * turns_ * begin, documents.rows.size(),
+    std::copy_n(listed_.data() + 2 * turns_ * begin, documents.borders.size(),
                 borders.tensor().data<int32_t>());
     documents.longest = fill_positions(positions.tensor(), borders.tensor());
     borders.send();

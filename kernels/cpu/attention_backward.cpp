@@ -331,7 +331,7 @@ void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* 
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
-  if (ctx.documents.rows)
+  if (ctx.documents.borders)
     return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
                             [&](const Ctx& alone, const DocumentRows& one) {
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),

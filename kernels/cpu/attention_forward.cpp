@@ -267,7 +267,7 @@ void finish_rows(HeadRows<T> out, float* lse, Range rows, const Softmaxes& sum, 
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  if (ctx.documents.rows)
+  if (ctx.documents.borders)
     return attend_documents(
         ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));

@@ -46,7 +46,7 @@ struct Heads {
   int k_first;           ///< heads of a group before its key
   float scale;           ///< 1 / sqrt(HS)
   float unit;            ///< scale log2(e): exp(scale S) = 2^(unit S)
-  /// Block z works on document z: DocumentBorders::rows. Null: on sequence z.
+  /// Block z works on document z: DocumentBorders::borders. Null: on sequence z.
   const int32_t* documents;
 
   constexpr int NKV() const { return NH / r; }

@@ -43,7 +43,7 @@ static __global__ void clear_padding(uint16_t* x, const int32_t* position, int64
 inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outputs) {
   const Tensor& position = ctx.documents.position;
   for (const Tensor& x : outputs) {
-    if (!ctx.documents.rows) return;
+    if (!ctx.documents.borders) return;
     launch(ctx, clear_padding, {.x = position.size()}, 128, 0, static_cast<uint16_t*>(x.ptr),
            device_data<int32_t>(position), x.bytes() / 2 / position.size());
   }

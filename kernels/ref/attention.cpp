@@ -293,7 +293,7 @@ struct Partials {
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  if (ctx.documents.rows)
+  if (ctx.documents.borders)
     return attend_documents(
         ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
@@ -312,7 +312,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
-  if (ctx.documents.rows)
+  if (ctx.documents.borders)
     return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
                             [&](const Ctx& alone, const DocumentRows& one) {
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),

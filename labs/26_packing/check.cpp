@@ -79,21 +79,21 @@ std::vector<int32_t> drawn_borders(const Sheet& sheet, int64_t B) {
 void run_positions(Sheet& sheet) {
   Arena arena;
   const std::vector<int32_t> drawn = drawn_borders(sheet, kBundles);
-  const Tensor rows = arena.alloc(Mem::Activation, "rows", Dtype::I32, {4 * kBundles, 2}),
+  const Tensor borders = arena.alloc(Mem::Activation, "borders", Dtype::I32, {4 * kBundles, 2}),
                position = arena.alloc(Mem::Activation, "position", Dtype::I32, {kBundles, kRow});
-  std::ranges::copy(drawn, rows.data<int32_t>());
+  std::ranges::copy(drawn, borders.data<int32_t>());
   std::fill_n(position.data<int32_t>(), position.size(), 7);  // padding is not there by luck
-  const int64_t longest = fill_positions(position, rows);
+  const int64_t longest = fill_positions(position, borders);
   for (int64_t b = 0; b < kBundles; ++b)
     sheet.text(
         fmt::format("positions/all: row {}", b),
         fmt::format("{}", fmt::join(std::span(position.data<int32_t>() + b * kRow, kRow), " ")));
   sheet.text("positions/longest: it", fmt::format("{}", longest));
   for (const auto& wrong : {std::array{4, 6, 0, 2}, std::array{0, 2, 12, 20}}) {
-    std::ranges::copy(wrong, rows.data<int32_t>());
+    std::ranges::copy(wrong, borders.data<int32_t>());
     std::string said = "taken";
     try {
-      fill_positions(position, rows.slice(0, 2));
+      fill_positions(position, borders.slice(0, 2));
     } catch (const CheckError&) {
       said = "refused";
     }
@@ -149,7 +149,7 @@ void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
     const Bundles part = batch.slice(Ctx{}, k, micro);
     sheet.text(how + ": tokens of " + std::to_string(k), numbers(part.rows.tokens));
     sheet.text(how + ": targets of " + std::to_string(k), numbers(part.rows.targets));
-    sheet.text(how + ": borders of " + std::to_string(k), numbers(part.documents.rows));
+    sheet.text(how + ": borders of " + std::to_string(k), numbers(part.documents.borders));
   }
   const PackCounts counts = batch.counts();
   sheet.text(how + ": counted",
@@ -170,9 +170,9 @@ void run_mask(Sheet& sheet) {
                dqkv = drawn("dqkv", {kBundles, kRow, 3 * C}),
                lse = drawn("lse", {kBundles, NH, kRow});
   const std::vector<int32_t> borders = drawn_borders(sheet, kBundles);
-  ctx.documents.rows = arena.alloc(Mem::Activation, "rows", Dtype::I32, {4 * kBundles, 2});
+  ctx.documents.borders = arena.alloc(Mem::Activation, "borders", Dtype::I32, {4 * kBundles, 2});
   ctx.documents.position = arena.alloc(Mem::Activation, "position", Dtype::I32, {kBundles, kRow});
-  std::ranges::copy(borders, ctx.documents.rows.data<int32_t>());
+  std::ranges::copy(borders, ctx.documents.borders.data<int32_t>());
   int32_t* position = ctx.documents.position.data<int32_t>();
   std::fill_n(position, kBundles * kRow, kPadding);
   for (size_t d = 0; d < borders.size(); d += 2)

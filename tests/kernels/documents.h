@@ -61,14 +61,14 @@ class LaidDocuments {
   }
 
   DocumentBorders borders(const Placement& all) {
-    const Tensor rows = box_->empty(Dtype::I32, {std::ssize(all.documents), 2});
-    for (int64_t d = 0; d < rows.dim(0); ++d) {
-      rows.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);
-      rows.data<int32_t>()[2 * d + 1] = static_cast<int32_t>(all.documents[size_t(d)].end);
+    const Tensor borders = box_->empty(Dtype::I32, {std::ssize(all.documents), 2});
+    for (int64_t d = 0; d < borders.dim(0); ++d) {
+      borders.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);
+      borders.data<int32_t>()[2 * d + 1] = static_cast<int32_t>(all.documents[size_t(d)].end);
     }
     const Tensor position = box_->empty(Dtype::I32, {all.B, T});
-    const int64_t longest = fill_positions(position, rows);
-    return {.rows = rows, .position = position, .longest = longest};
+    const int64_t longest = fill_positions(position, borders);
+    return {.borders = borders, .position = position, .longest = longest};
   }
 
   /// A tensor like x, but for B sequences of `tokens` tokens instead of D sequences of T tokens. If

@@ -17,7 +17,7 @@ class CudaDocuments : public VsRef {
   Ctx with(const Placement& place) {
     Ctx other = ctx;
     other.documents = laid.borders(place);
-    other.documents.rows = up(other.documents.rows);
+    other.documents.borders = up(other.documents.borders);
     other.documents.position = up(other.documents.position);
     return other;
   }
