@@ -50,8 +50,7 @@ class BundleBatch {
     losses_ = arena.shared(Mem::Activation, "losses", Dtype::F32, {B * turns_});
     if (!options.documents) return;
     listed_.resize(static_cast<size_t>(2 * B * turns_));
-    // Every tile of attention reads borders, and every turned pair of channels (RoPE) a position:
-    // too often for memory of the host.
+    // Each tile of attention reads borders: too often for the memory of the host.
     borders_ = arena.alloc(Mem::Activation, "borders", Dtype::I32, {B * turns_, 2});
     position_ = arena.alloc(Mem::Activation, "position", Dtype::I32, {rows, T});
   }
@@ -138,7 +137,7 @@ class BundleBatch {
   int64_t B_, micro_, turns_;
   Batch all_;
   Tensor losses_, borders_, position_;
-  std::vector<int32_t> listed_;  ///< borders, as add() found them
+  std::vector<int32_t> listed_;  ///< (B turns,2) borders: add() writes, slice() sends them
   std::vector<int64_t> first_row_{
       0};  ///< of each bundle; the last entry is for the bundle that comes next
   PackCounts counts_;
