@@ -206,7 +206,7 @@ def decode(part, machine):
         call([machine.bin / "ch05_mixed_precision", "--data", machine.text, "--model=gpt2-124m", "--steps=1",
               "--batch=1", "--precision=bf16", f"--backend={machine.backend}", "--save", here / "model"],
              part.left(), machine.environment)
-        part.row("answers at a time", "tokens/s", "ms a token")
+        part.row("answers at a time", "tokens/s", "ms for a token of each")
         for batch in (1, 8, 64):
             (here / "prompts").write_text(prompt * batch)
             call([machine.bin / "ch31_generate", "--load", here / "model", "--tokens=ids", "--prompts",

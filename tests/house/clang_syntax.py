@@ -41,6 +41,7 @@ def words_of(entry):
 
 def folder_of(source, build):
     """Of the tree. A source that CMake wrote lies in the same folder of the build."""
+    source = Path(source).resolve()
     return source.relative_to(build if source.is_relative_to(build) else ROOT).parts[0]
 
 
@@ -82,7 +83,7 @@ def main():
         sys.exit(SKIPPED)
     entries = json.loads((args.build / "compile_commands.json").read_text(encoding="utf-8"))
     if not args.all:
-        entries = [entry for entry in entries if folder_of(Path(entry["file"]), args.build.resolve()) in BY_DAY]
+        entries = [entry for entry in entries if folder_of(entry["file"], args.build.resolve()) in BY_DAY]
     with tempfile.TemporaryDirectory() as folder:
         headers, jobs = Headers(folder), {}
         for entry in entries:
