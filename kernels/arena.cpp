@@ -97,6 +97,15 @@ void Arena::fill(const Tensor& tensor, uint8_t value) const {
     std::memset(tensor.ptr, value, static_cast<size_t>(tensor.bytes()));
 }
 
+void Arena::write(const Tensor& to, const void* from) const {
+  if (to.place != Place::Device) {
+    std::memcpy(to.ptr, from, static_cast<size_t>(to.bytes()));
+    return;
+  }
+  device_->copy(to.ptr, from, to.bytes());
+  device_->synchronize();
+}
+
 Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape,
                        uint8_t value) {
   Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};

@@ -64,6 +64,10 @@ class Arena {
   /// device it is Place::Shared.
   Tensor shared(Mem mem, std::string name, Dtype dtype, Shape shape);
 
+  /// Copies the bytes of `to` from host memory, and waits until that is done. For tables that the
+  /// host computes once and kernels read in every step.
+  void write(const Tensor& to, const void* from) const;
+
   /// From here on, new tensors of `mem` lie in temporary files that are mapped into memory. The
   /// machine writes them to disk when it needs the room. Only offloaded() counts them.
   void offload(Mem mem);

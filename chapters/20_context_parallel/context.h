@@ -186,10 +186,11 @@ inline GptConfig local_part(GptConfig gpt, int64_t cp) {
 }
 
 /// Rotary positions of the rank's own tokens. angles (T/cp,HS), or null
-inline void fill_own_angles(Tensor angles, const Rope& rope, const LocalTokens& tokens) {
+inline void fill_own_angles(const Arena& arena, Tensor angles, const Rope& rope,
+                            const LocalTokens& tokens) {
   if (!angles) return;
   for (const int i : {0, 1})
-    fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), rope,
+    fill_angles(arena, angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), rope,
                 tokens.tokens(i).begin);
 }
 
@@ -198,7 +199,7 @@ inline Activations alloc_local_activations(Arena& arena, const GptConfig& own,
                                            const LocalTokens& tokens, int64_t micro,
                                            const ActivationPlan& plan) {
   Activations acts = alloc_activations(arena, own, micro, plan);
-  fill_own_angles(acts.blocks[0].attn.angles, own.rope, tokens);  // all blocks share them
+  fill_own_angles(arena, acts.blocks[0].attn.angles, own.rope, tokens);  // all blocks share them
   return acts;
 }
 

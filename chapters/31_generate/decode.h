@@ -82,8 +82,8 @@ class Decoder {
       lse_ = arena.alloc(Mem::Activation, "lse", wide(dtype), {1, config.heads, size.rows});
     if (config.position == Position::Rope) {
       angles_ =
-          arena.shared(Mem::Workspace, "angles", Dtype::F32, {config.seq_len, config.head_size()});
-      fill_angles(angles_, config.rope);
+          arena.alloc(Mem::Workspace, "angles", Dtype::F32, {config.seq_len, config.head_size()});
+      fill_angles(arena, angles_, config.rope);
     }
     if (!config.has_experts()) return;
     routers_.emplace(arena, as_sequence(), 1, 1, plan(dtype), /*capacity=*/0);

@@ -180,7 +180,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights of this rank's chunks, or those of a checkpoint, gathered. Returns the first
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  fill_own_angles(m.stage.angles(), layout.gpt.rope, layout.own);
+  fill_own_angles(m.arena, m.stage.angles(), layout.gpt.rope, layout.own);
   const int64_t step = load_or_init(m.ctx, o.run.load, o.run.seed, training_state(layout, m));
   m.weights.refresh(m.ctx, layout.local);
   all_gather(m.ctx, m.shard_stream, layout.params, m.weights.compute);

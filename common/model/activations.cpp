@@ -32,8 +32,8 @@ class BlockAllocator {
     streams_.resize(2);
     next_slot();
     if (config.position != Position::Rope) return;
-    angles_ = arena.shared(Mem::Workspace, "angles", Dtype::F32, {T_, config.head_size()});
-    fill_angles(angles_, config.rope);
+    angles_ = arena.alloc(Mem::Workspace, "angles", Dtype::F32, {T_, config.head_size()});
+    fill_angles(arena, angles_, config.rope);
   }
 
   /// The following blocks belong to the next micro-batch.

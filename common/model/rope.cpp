@@ -1,6 +1,7 @@
 #include "common/model/rope.h"
 
 #include <numbers>
+#include <vector>
 
 #include "kernels/check.h"
 #include "kernels/math.h"
@@ -18,17 +19,19 @@ double rope_frequency(const Rope& rope, int64_t i, int64_t head_size) {
   return (1 - share) * (frequency / rope.factor) + share * frequency;
 }
 
-void fill_angles(Tensor angles, const Rope& rope, int64_t first) {
+void fill_angles(const Arena& arena, Tensor angles, const Rope& rope, int64_t first) {
   const int64_t T = angles.dim(0), HS = angles.dim(1), half = div_exact<int64_t>(HS, 2);
-  float* out = angles.data<float>();
+  std::vector<float> rows(static_cast<size_t>(T * HS));
   for (int64_t i = 0; i < half; ++i) {
     const double frequency = rope_frequency(rope, i, HS);
     for (int64_t t = 0; t < T; ++t) {
       const double angle = static_cast<double>(first + t) * frequency;
-      out[t * HS + i] = static_cast<float>(math::cos(angle));
-      out[t * HS + half + i] = static_cast<float>(math::sin(angle));
+      const auto at = static_cast<size_t>(t * HS + i);
+      rows[at] = static_cast<float>(math::cos(angle));
+      rows[at + static_cast<size_t>(half)] = static_cast<float>(math::sin(angle));
     }
   }
+  arena.write(angles, rows.data());
 }
 
 }  // namespace ladder

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "kernels/tensor.h"
+#include "kernels/arena.h"
 
 namespace ladder {
 
@@ -31,7 +31,7 @@ struct Rope {
 double rope_frequency(const Rope& rope, int64_t i, int64_t head_size);
 
 /// Row i holds the cosines of the angles of token first + i, pair by pair, and then their sines.
-/// @param angles F32 (tokens, head_size), in host memory
-void fill_angles(Tensor angles, const Rope& rope, int64_t first = 0);
+/// @param angles F32 (tokens, head_size), of that arena or on the host
+void fill_angles(const Arena& arena, Tensor angles, const Rope& rope, int64_t first = 0);
 
 }  // namespace ladder

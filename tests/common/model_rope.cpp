@@ -47,7 +47,7 @@ TEST(Rope, LongTextsSlowDownWhatTurnsSlowly) {
 TEST(Rope, ARowHoldsCosinesThenSinesRoundedOnce) {
   constexpr int64_t kTokens = 1000, kHead = 8;
   std::vector<float> memory(kTokens * kHead);
-  fill_angles({.ptr = memory.data(), .shape = {kTokens, kHead}}, {.theta = 5e5});
+  fill_angles(Arena(), {.ptr = memory.data(), .shape = {kTokens, kHead}}, {.theta = 5e5});
   for (int64_t t = 0; t < kTokens; ++t)
     for (int64_t i = 0; i < kHead / 2; ++i) {
       const double angle = static_cast<double>(t) * std::pow(5e5, -static_cast<double>(i) / 4);
