@@ -39,6 +39,9 @@ struct DocumentBorders {
   /// fill_positions (kernels/documents.h) makes it from `borders`.
   Tensor position;
   int64_t longest = 0;  ///< tokens of the longest document; 0 if all turns are empty
+  /// Powers of two: the turns of a bundle, and how many of them hold documents in this call. Those
+  /// from `used` on are empty in every bundle. No sum looks at them; each has a loss of -0.
+  int64_t turns = 1, used = 1;
   /// The length from which attention's chunks come: a document is the beginning of a sequence of so
   /// many tokens, and chunks that it does not reach are absent. 0: each document's own length.
   /// Attention on CUDA has no chunks, and no other sum reads this.

@@ -4,6 +4,8 @@
 // a bundle share a row, or have a row each. Both trees are one if each bundle has the same number
 // of turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D
 // = bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
+// Where all bundles leave the second half of their turns empty, the first half has the same tree.
+// So sums look at the first `used` turns of each bundle alone.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +46,19 @@ inline int64_t fill_positions(const Tensor& position, const Tensor& borders) {
   return longest;
 }
 
-/// The sequences of a call with B T tokens: each T tokens, or documents. The pointer in it is read
+/// DocumentBorders::used, on the host. borders (D,2) I32, of bundles of `turns` turns
+inline int64_t turns_in_use(const Tensor& borders, int64_t turns) {
+  const int32_t* border = borders.data<int32_t>();
+  int64_t most = 0;
+  for (int64_t d = 0; d < borders.dim(0); ++d)
+    if (border[2 * d] < border[2 * d + 1]) most = std::max(most, d % turns + 1);
+  return turns_of_bundle(most);
+}
+
+/// All sequences of a call with B T tokens: each T tokens, or documents. The pointer in it is read
 /// where kernels compute.
-inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
-  const auto& [borders, position, longest, chunk_length] = ctx.documents;
+inline Sequences all_sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
+  const auto& [borders, position, longest, turns, used, chunk_length] = ctx.documents;
   if (!borders) return {B, T};
   CHECK(ctx.token_chunks == kTokenChunks,
         "documents where ranks share a sequence: a call has {} of {} chunks, and takes all",
@@ -61,11 +72,24 @@ inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
   const Place wrong = ctx.device ? Place::Host : Place::Device;
   CHECK(borders.place != wrong && position.place != wrong,
         "documents where kernels cannot read them");
+  CHECK(turns >= used && borders.dim(0) % turns == 0 && std::has_single_bit(uint64_t(turns)) &&
+            std::has_single_bit(uint64_t(used)),
+        "{} of {} turns in use, of {} in all", used, turns, borders.dim(0));
   return {borders.dim(0), longest, static_cast<const int32_t*>(borders.ptr)};
 }
 
+/// Those that a sum looks at: without the turns that are empty in every bundle.
+inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
+  Sequences sequences = all_sequences_of(ctx, B, T);
+  if (!sequences.documents) return sequences;
+  sequences.used = ctx.documents.used;
+  sequences.spread = ctx.documents.turns / ctx.documents.used;
+  sequences.count /= sequences.spread;
+  return sequences;
+}
+
 inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
-  (void)sequences_of(ctx, B, T);
+  (void)all_sequences_of(ctx, B, T);
   return {T, static_cast<const int32_t*>(ctx.documents.position.ptr)};
 }
 

@@ -294,7 +294,7 @@ void check_more(Op op, const Arguments& given, const Extents& s) {
     }
     case Op::cross_entropy:
     case Op::softmax_loss: {
-      const int64_t D = sequences_of(*given.ctx, s.B, s.T).count;
+      const int64_t D = all_sequences_of(*given.ctx, s.B, s.T).count;
       CHECK(s.D == D, "{}: losses is ({}), must be ({}): one a sequence", name, s.D, D);
       return;
     }

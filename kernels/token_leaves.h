@@ -73,10 +73,13 @@ constexpr Fold moved(const Fold& x, int64_t by) {
 /// documents (Ctx::documents) of at most T, some of which may be empty.
 struct Sequences {
   int64_t count, T;
-  const int32_t* documents = nullptr;  ///< (count,2): DocumentBorders::borders
+  const int32_t* documents = nullptr;  ///< DocumentBorders::borders
+  int64_t used = 1, spread = 1;        ///< each `used` documents are the first of `used * spread`
 
+  /// Which document sequence i is.
+  constexpr int64_t document(int64_t i) const { return (i & -used) * spread + (i & (used - 1)); }
   constexpr Range operator[](int64_t i) const {
-    if (documents) return {documents[2 * i], documents[2 * i + 1]};
+    if (documents) return {documents[2 * document(i)], documents[2 * document(i) + 1]};
     return {i * T, (i + 1) * T};
   }
 };

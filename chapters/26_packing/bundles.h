@@ -106,12 +106,14 @@ class BundleBatch {
                   row_count = first_row_[static_cast<size_t>(begin + count)] - first;
     DocumentBorders documents{.borders = borders_.slice(begin * turns_, count * turns_),
                               .position = position_.slice(first, row_count),
+                              .turns = turns_,
                               .chunk_length = options_.chunk_length};
     const HostCopy borders = HostCopy::to_write(ctx, documents.borders),
                    positions = HostCopy::to_write(ctx, documents.position);
     std::copy_n(listed_.data() + 2 * turns_ * begin, documents.borders.size(),
                 borders.tensor().data<int32_t>());
     documents.longest = fill_positions(positions.tensor(), borders.tensor());
+    documents.used = turns_in_use(borders.tensor(), turns_);
     borders.send();
     positions.send();
     return {all_.slice(first, row_count), documents, losses};

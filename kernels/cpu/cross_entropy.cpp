@@ -80,7 +80,7 @@ struct Loss {
       }
     });
     float* sums = losses.data<float>();
-    const Sequences sequences = sequences_of(ctx, logits.dim(0), logits.dim(1));
+    const Sequences sequences = all_sequences_of(ctx, logits.dim(0), logits.dim(1));
     for (int64_t b = 0; b < sequences.count; ++b) {
       const Range own = sequences[b];
       sums[b] = vector_sum<float>(ctx.token_chunks, own.size(), [&](int64_t t) {

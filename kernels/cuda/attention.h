@@ -31,6 +31,7 @@
 #include <numbers>
 
 #include "kernels/check.h"
+#include "kernels/token_leaves.h"
 #include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
@@ -46,12 +47,12 @@ struct Heads {
   int k_first;           ///< heads of a group before its key
   float scale;           ///< 1 / sqrt(HS)
   float unit;            ///< scale log2(e): exp(scale S) = 2^(unit S)
-  /// Block z works on document z: DocumentBorders::borders. Null: on sequence z.
-  const int32_t* documents;
+  Sequences all;         ///< if they are documents, block z works on document all[z]
 
   constexpr int NKV() const { return NH / r; }
-  /// The row of all sequences in which document z begins.
-  __device__ int begin_of(unsigned z) const { return documents[2 * z]; }
+  constexpr bool documents() const { return all.documents; }
+  /// The row of all sequences in which document all[z] begins.
+  __device__ int begin_of(unsigned z) const { return static_cast<int>(all[z].begin); }
 };
 
 /// Queries that follow one another: rows [row, row + count).
@@ -62,9 +63,8 @@ struct QueryRun {
 
 /// A document is a sequence of its own: its tokens are the queries and the keys.
 inline __device__ void take_document(Heads& heads, QueryRun& run) {
-  if (heads.documents)
-    heads.Tq = heads.Tk = run.count =
-        heads.documents[2 * blockIdx.z + 1] - heads.begin_of(blockIdx.z);
+  if (heads.documents())
+    heads.Tq = heads.Tk = run.count = static_cast<int>(heads.all[blockIdx.z].size());
 }
 
 /// Rows of one head. Each token has one, of `width` neighbors.
@@ -84,7 +84,7 @@ __device__ Rows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, 
                            int count) {
   const int stride = of_row * heads.HS;
   const int64_t first =
-      heads.documents ? heads.begin_of(blockIdx.z) : static_cast<int64_t>(tokens) * blockIdx.z;
+      heads.documents() ? heads.begin_of(blockIdx.z) : static_cast<int64_t>(tokens) * blockIdx.z;
   return {base + (first + row) * stride + head * heads.HS, stride, count, heads.HS};
 }
 /// Of query head h.
@@ -108,7 +108,8 @@ __device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, 
 /// The place of query head h's first token among statistics (B,NH,tokens). A document has (NH,L)
 /// statistics, from its first row on.
 inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h) {
-  if (heads.documents) return int64_t{heads.begin_of(blockIdx.z)} * heads.NH + int64_t{h} * tokens;
+  if (heads.documents())
+    return int64_t{heads.begin_of(blockIdx.z)} * heads.NH + int64_t{h} * tokens;
   return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 

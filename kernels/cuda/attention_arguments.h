@@ -15,8 +15,8 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// together: queries, keys and values are in one tensor, qkv.
-inline Heads heads_of(const Extents& s, bool together, const int32_t* documents = nullptr) {
+/// together: queries, keys and values are in one tensor, qkv. `all`: documents, or anything else
+inline Heads heads_of(const Extents& s, bool together, const Sequences& all = {}) {
   CHECK(s.Tq < 1 << 30 && s.Tk < 1 << 30, "attention over {} tokens", std::max(s.Tq, s.Tk));
   const int NH = static_cast<int>(s.NH), NKV = static_cast<int>(s.NKV), r = NH / NKV;
   const double scale = 1 / std::sqrt(static_cast<double>(s.HS));
@@ -32,7 +32,7 @@ inline Heads heads_of(const Extents& s, bool together, const int32_t* documents 
           .k_first = together ? r : 0,
           .scale = static_cast<float>(scale),
           .unit = static_cast<float>(scale / std::numbers::ln2),
-          .documents = documents};
+          .all = all};
 }
 
 /// Rows of x that belong to no document become 0, as they attend to nothing. A block takes a row.

@@ -46,7 +46,7 @@ constexpr int kTokenThreads = sizeof(T) == 4 ? 1 : 8;
 /// Where the statistics of query head h begin. Those of a document are padded like a sequence's.
 inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, int h) {
   const int tokens = padded(run.count);
-  if (!heads.documents) return first_statistic(heads, tokens, h);
+  if (!heads.documents()) return first_statistic(heads, tokens, h);
   const int room = padded(heads.begin_of(blockIdx.z)) + static_cast<int>(blockIdx.z) * kPadTokens;
   return int64_t{room} * heads.NH + int64_t{h} * tokens;
 }
@@ -148,8 +148,8 @@ void backward(const Ctx& ctx, const Extents& s, const AttentionPositions& place,
   static_assert(kPadTokens % E::kOwned == 0 && kPadTokens % E::kPartners == 0);
   Scratch scratch(ctx);
   Queries queries{};
-  const bool documents = heads.documents;
-  const Sequences all = documents ? sequences_of(ctx, s.B, s.Tq) : Sequences{s.B, s.Tk};
+  const bool documents = heads.documents();
+  const Sequences all = documents ? heads.all : Sequences{s.B, s.Tk};
   const auto tokens_of = [&](const QueryRun& run) {
     return documents && run.count > 0 ? static_cast<int>(all.T) : run.count;
   };
@@ -178,7 +178,7 @@ void attend_backward(const Ctx& ctx, const Extents& s, Tensor dqkv, Tensor dout,
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   T* dx = device_data<T>(dqkv);
-  const Heads heads = heads_of(s, true, sequences_of(ctx, s.B, s.Tq).documents);
+  const Heads heads = heads_of(s, true, sequences_of(ctx, s.B, s.Tq));
   backward<E>(ctx, s, whole_sequence(s.Tq), heads, dx, dx, device_data<T>(dout), x, x,
               device_data<T>(out), device_data<float>(lse));
 }

@@ -170,8 +170,7 @@ void attend_forward(const Ctx& ctx, const Extents& s, Tensor out, Tensor lse, Te
   const T* x = device_data<T>(qkv);
   const Sequences all = sequences_of(ctx, s.B, s.Tq);
   launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(all.count, s.NH, all.T), E::kThreads,
-         ForwardRoom<E>::kBytes, heads_of(s, true, all.documents),
-         runs_of(s, whole_sequence(s.Tq))[0],
+         ForwardRoom<E>::kBytes, heads_of(s, true, all), runs_of(s, whole_sequence(s.Tq))[0],
          Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);
 }
 

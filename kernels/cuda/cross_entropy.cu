@@ -234,7 +234,7 @@ void for_losses(const Ctx& ctx, const Extents& s, const Tensor& losses, const Te
       width, threads);
   });
   launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
-         token_losses, sequences_of(ctx, s.B, s.T));
+         token_losses, all_sequences_of(ctx, s.B, s.T));
 }
 
 }  // namespace

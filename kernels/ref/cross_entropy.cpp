@@ -73,7 +73,7 @@ void all_rows(const Ctx& ctx, const Extents& s, const Tensor& losses, const Tens
     if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
     token_loss[static_cast<size_t>(row)] = math::log(found.sum) + found.max - found.x_target;
   }
-  const Sequences sequences = sequences_of(ctx, s.B, s.T);
+  const Sequences sequences = all_sequences_of(ctx, s.B, s.T);
   for (int64_t b = 0; b < sequences.count; ++b) {
     const Range rows = sequences[b];
     losses.data<Real>()[b] = vector_sum<Real>(ctx.token_chunks, rows.size(), [&](int64_t t) {

@@ -115,6 +115,25 @@ TEST_P(DocumentsTest, NegativeControlsDiffer) {
   }
 }
 
+/// Sums do not look at turns that are empty in every bundle. They have the same bits if they do.
+TEST_P(DocumentsTest, UnusedTurnsChangeNothing) {
+  for (const Call& call : all()) {
+    const auto want = run(call, packed);
+    const auto same_with = [&](int64_t used) {
+      Ctx other = with(packed);
+      other.documents.used = used;
+      const std::vector<Tensor> got = laid.outputs(call, packed, dtype);
+      laid.laid(call, packed, NAN).on(k, other, got, 0, packed.B);
+      bool same = true;
+      for (size_t i = 0; i < got.size(); ++i) same = same && same_bits(got[i], want[i]);
+      return same;
+    };
+    EXPECT_TRUE(same_with(LaidDocuments::kTurns)) << call.name;
+    if (!call.sums()) continue;
+    EXPECT_FALSE(same_with(2)) << call.name;  // loses third documents
+  }
+}
+
 TEST_P(DocumentsTest, PaddingIsFinite) {
   for (const Call& call : all()) {
     const std::string name = call.name;
@@ -196,7 +215,7 @@ TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
 
 TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
   for (const auto& [d, rows] : std::vector<std::pair<size_t, Range>>{
-           {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {10, {500, 601}}}) {
+           {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {18, {500, 601}}}) {
     Placement wrong = packed;
     wrong.documents[d] = rows;
     EXPECT_THROW(laid.borders(wrong), CheckError) << d;
@@ -209,6 +228,9 @@ TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
                  [&] { k.route_forward(documents, {}, {}, {}, {}, {}, {}, {}, {}); });
   expect_refused("attention_piece_forward takes whole rows",
                  [&] { k.attention_piece_forward(documents, {}, {}, {}, {}, {}, {}); });
+  Ctx odd = documents;
+  odd.documents.used = 3;
+  expect_refused("3 of 8 turns in use", [&] { k.bias_backward(odd, db, dout, Into::Write); });
   documents.token_chunks = kTokenChunks / 2;
   expect_refused("documents where ranks share a sequence",
                  [&] { k.bias_backward(documents, db, dout, Into::Write); });

@@ -36,13 +36,14 @@ inline bool feels_documents(const Call& call) {
          name.starts_with("attention") || has_losses(call);
 }
 
-/// Three bundles of up to four documents.
+/// Three bundles of up to four documents, in eight turns.
 class LaidDocuments {
  public:
-  static constexpr int64_t T = 200, kTurns = 4, kBundles = 3, D = kBundles * kTurns;
+  static constexpr int64_t T = 200, kTurns = 8, kBundles = 3, D = kBundles * kTurns;
   /// Documents of one token, of one leaf and of several leaves. Some turns have no document (0),
-  /// also turns between others.
-  static constexpr std::array<int64_t, D> kLengths{1, 130, 20, 0, 150, 50, 0, 0, 60, 0, 100, 0};
+  /// also turns between others. No bundle uses the last four turns.
+  static constexpr std::array<int64_t, D> kLengths{1, 130, 20, 0, 0,  0, 0,   0, 150, 50, 0, 0,
+                                                   0, 0,   0,  0, 60, 0, 100, 0, 0,   0,  0, 0};
 
   explicit LaidDocuments(Sandbox& box) : box_(&box) {}
 
@@ -68,7 +69,11 @@ class LaidDocuments {
     }
     const Tensor position = box_->empty(Dtype::I32, {all.B, T});
     const int64_t longest = fill_positions(position, borders);
-    return {.borders = borders, .position = position, .longest = longest};
+    return {.borders = borders,
+            .position = position,
+            .longest = longest,
+            .turns = kTurns,
+            .used = turns_in_use(borders, kTurns)};
   }
 
   /// A tensor like x, but for B sequences of `tokens` tokens instead of D sequences of T tokens. If
