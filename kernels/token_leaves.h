@@ -39,11 +39,6 @@ struct Fold {
 constexpr Fold fold(int64_t i, int64_t n, int64_t T) {
   return {leaf(i, 2 * n, T), leaf(2 * n - 1 - i, 2 * n, T)};
 }
-/// Which of n leaves token t of T is in.
-constexpr int64_t leaf_of_token(int64_t t, int64_t n, int64_t T) {
-  const int64_t chunk = ((t + 1) * 2 * n - 1) / T;
-  return std::min(chunk, 2 * n - 1 - chunk);
-}
 
 /// How many leaves a matrix has over T tokens, which are `chunks` of the sequence's kTokenChunks
 /// chunks.

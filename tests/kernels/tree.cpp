@@ -142,10 +142,7 @@ TEST(TokenLeaves, EveryTokenIsInOneOfThem) {
       for (int64_t i = 0; i < n; ++i) {
         const auto [early, late] = fold(i, n, T);
         for (const Range& range : {early, late})
-          for (int64_t t = range.begin; t < range.end; ++t) {
-            ++met[static_cast<size_t>(t)];
-            EXPECT_EQ(leaf_of_token(t, n, T), i) << "token " << t << " of " << T;
-          }
+          for (int64_t t = range.begin; t < range.end; ++t) ++met[static_cast<size_t>(t)];
       }
       EXPECT_EQ(met, std::vector<int>(static_cast<size_t>(T), 1)) << n << " leaves";
     }

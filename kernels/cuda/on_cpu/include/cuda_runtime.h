@@ -62,10 +62,8 @@ constexpr auto max(A a, B b) {
 // As CUDA's: of a number and NaN, the number.
 inline float min(float a, float b) { return fminf(a, b); }
 inline float max(float a, float b) { return fmaxf(a, b); }
-inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
 // ---- bits --------------------------------------------------------------------------------------
-inline int __popc(unsigned bits) { return std::popcount(bits); }
 /// Byte i of the result is one of the eight bytes of y:x, chosen by nibble i of `select`.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
   const uint64_t bytes = uint64_t{y} << 32 | x;
