@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -87,8 +88,7 @@ class Draw {
                      const DrawKey& key) const {
     check_logits(logits, key);
     penalize(logits, text);
-    const int32_t largest = argmax(logits);
-    if (o_.temperature == 0) return largest;
+    if (o_.temperature == 0) return argmax(logits);
     for (float& x : logits) x /= static_cast<float>(o_.temperature);
     const std::vector<int32_t> kept = filtered(logits);
     if (watch) watch(logits, kept, key);
@@ -174,9 +174,12 @@ class Draw {
     const Random random(o_.seed, fmt::format("generate/{}/{}/{}", key.step, key.line, key.answer));
     int32_t best = kept.front();
     double largest = -std::numeric_limits<double>::infinity();
+    uint64_t pair = UINT64_MAX;  // of tokens, whose two words are drawn together
+    std::array<uint64_t, 2> words{};
     for (const int32_t token : kept) {
       const auto at = static_cast<uint64_t>(token);
-      const uint64_t word = random.bits(static_cast<uint64_t>(key.position), at / 2)[at % 2];
+      if (at / 2 != pair) words = random.bits(static_cast<uint64_t>(key.position), pair = at / 2);
+      const uint64_t word = words[at % 2];
       // 1 - u is from 2^-53 to 1 - 2^-53, so u is never 0 or 1.
       const double rest = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
       const double logit = x[at];
