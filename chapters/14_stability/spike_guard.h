@@ -68,7 +68,10 @@ class SpikeGuard {
     reason = spike("loss", loss, losses_);
     if (reason.empty()) reason = spike("gradient norm", norm, norms_);
     if (!reason.empty() && ++in_a_row_ < kPatience) return reason;
-    if (!reason.empty()) losses_.clear(), norms_.clear();
+    if (!reason.empty()) {
+      losses_.clear();
+      norms_.clear();
+    }
     in_a_row_ = 0;
     remember(losses_, loss);
     remember(norms_, norm);

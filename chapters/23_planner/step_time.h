@@ -107,8 +107,10 @@ class StepModel {
   StepTime busy() const {
     StepTime time{.terms = {}, .stage = stages_.of(0), .slowest = 0};
     for (const int64_t s : {std::min<int64_t>(1, l_.pp - 1), l_.pp - 1})
-      if (const StageSeconds t = stages_.of(s); t.total() > time.stage.total())
-        time.stage = t, time.slowest = s;
+      if (const StageSeconds t = stages_.of(s); t.total() > time.stage.total()) {
+        time.stage = t;
+        time.slowest = s;
+      }
     const auto m = static_cast<double>(l_.micros(job_));
     for (const Seconds& phase : {time.stage.forward, time.stage.input, time.stage.weight})
       time.terms.add(phase, m);

@@ -178,7 +178,10 @@ class Draw {
     std::array<uint64_t, 2> words{};
     for (const int32_t token : kept) {
       const auto at = static_cast<uint64_t>(token);
-      if (at / 2 != pair) words = random.bits(static_cast<uint64_t>(key.position), pair = at / 2);
+      if (at / 2 != pair) {
+        pair = at / 2;
+        words = random.bits(static_cast<uint64_t>(key.position), pair);
+      }
       const uint64_t word = words[at % 2];
       // 1 - u is from 2^-53 to 1 - 2^-53, so u is never 0 or 1.
       const double rest = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
