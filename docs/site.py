@@ -13,7 +13,7 @@ import chapter_tree  # noqa: E402
 from filter import label  # noqa: E402
 
 REFERENCE = ["running", "same_bits", "glossary", "frameworks", "planner", "recipe", "cuda", "context_parallel",
-             "expert_parallel", "cluster", "machines", "answers"]
+             "expert_parallel", "mesh", "composing", "cluster", "machines", "answers"]
 
 
 def parts():
@@ -24,9 +24,9 @@ def parts():
     yield ("trunk", "The trunk", "From SGD to 3D parallelism, one idea a chapter.",
            [readmes[name] for name, row in rows if row.in_trunk])
     yield ("branches", "Branches", "Each begins at the first chapter that has what it needs.",
-           [readmes[name] for name, row in rows if not row.in_trunk and row.trains])
+           [readmes[name] for name, row in rows if not row.in_trunk and row.has_diff])
     yield ("others", "Programs that train no model", "Planning, tokens, documents.",
-           [readmes[name] for name, row in rows if not row.trains] + ["chapters/25_corpus/examples.md"])
+           [readmes[name] for name, row in rows if not row.has_diff] + ["chapters/25_corpus/examples.md"])
     yield "labs_of", "Labs", "What you write yourself, and how a course uses it.", ["labs/README.md", "docs/course.md", "docs/syllabus.md"]
     yield ("reference", "Reference", "How to run, what the words mean, how the bits come about.",
            [f"docs/{name}.md" for name in REFERENCE] + ["CONTRIBUTING.md"])
