@@ -49,7 +49,6 @@ struct Heads {
   float unit;            ///< scale log2(e): exp(scale S) = 2^(unit S)
   Sequences all;         ///< if they are documents, block z works on document all[z]
 
-  constexpr int NKV() const { return NH / r; }
   constexpr bool documents() const { return all.documents; }
   /// The row of all sequences in which document all[z] begins.
   __device__ int begin_of(unsigned z) const { return static_cast<int>(all[z].begin); }

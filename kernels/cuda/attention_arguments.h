@@ -66,4 +66,18 @@ Grid grid_of(int64_t B, int64_t heads, int64_t tokens) {
   return {.x = ceil_div(tokens, E::kOwned), .y = heads, .z = B};
 }
 
+/// Calls f with all sequences, or with the documents of some bundles at a time: `most` documents,
+/// or those of one bundle.
+template <class F>
+void in_parts(const Sequences& all, int64_t most, F&& f) {
+  if (!all.documents) return f(all);
+  const int64_t step = std::max<int64_t>(most / all.used, 1) * all.used;
+  for (int64_t first = 0; first < all.count; first += step) {
+    Sequences part = all;
+    part.documents += 2 * all.document(first);
+    part.count = std::min(step, all.count - first);
+    f(part);
+  }
+}
+
 }  // namespace ladder::LADDER_CUDA

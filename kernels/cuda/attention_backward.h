@@ -51,6 +51,16 @@ inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, 
   return int64_t{room} * heads.NH + int64_t{h} * tokens;
 }
 
+/// Statistics of `count` documents, for each head.
+inline int64_t padded_documents(const Extents& s, int64_t count) {
+  return s.B * s.Tq + kPadTokens * (count + 1);
+}
+/// How many documents have room for their statistics.
+inline int64_t documents_at_once(const Ctx& ctx, const Extents& s) {
+  const int64_t fit = (Scratch(ctx).room() - 256) / (s.NH * int64_t{sizeof(Statistic)});
+  return std::min(kMaxGrid.z, (fit - padded_documents(s, 0)) / kPadTokens);
+}
+
 /// Statistics of a run: (B,NH,padded(count)).
 template <class E, class T = typename E::Element>
 __global__ void statistics_kernel(Heads heads, QueryRun run, Statistic* statistics, const T* dout,
@@ -156,8 +166,7 @@ void backward(const Ctx& ctx, const Extents& s, const AttentionPositions& place,
   for (int i = 0; i < 2; ++i) {
     queries.runs[i] = runs_of(s, place)[static_cast<size_t>(i)];
     const int tokens = padded(tokens_of(queries.runs[i]));
-    const int64_t room =
-        documents && tokens > 0 ? s.B * s.Tq + kPadTokens * (all.count + 1) : s.B * tokens;
+    const int64_t room = documents && tokens > 0 ? padded_documents(s, all.count) : s.B * tokens;
     queries.statistics[i] = scratch.take<Statistic>(s.NH * room);
     launch(ctx, statistics_kernel<E>,
            {.x = tokens / kStatisticThreads * kTokenThreads<T>, .y = s.NH, .z = all.count},
@@ -178,9 +187,11 @@ void attend_backward(const Ctx& ctx, const Extents& s, Tensor dqkv, Tensor dout,
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   T* dx = device_data<T>(dqkv);
-  const Heads heads = heads_of(s, true, sequences_of(ctx, s.B, s.Tq));
-  backward<E>(ctx, s, whole_sequence(s.Tq), heads, dx, dx, device_data<T>(dout), x, x,
-              device_data<T>(out), device_data<float>(lse));
+  const auto backward_of = [&](const Sequences& part) {
+    backward<E>(ctx, s, whole_sequence(s.Tq), heads_of(s, true, part), dx, dx, device_data<T>(dout),
+                x, x, device_data<T>(out), device_data<float>(lse));
+  };
+  in_parts(sequences_of(ctx, s.B, s.Tq), documents_at_once(ctx, s), backward_of);
 }
 
 /// By engine E. dq (B,Tq,NH*HS), dkv (B,Tk,2*NKV*HS), both F32; q and kv alike, in E's dtype; dout

@@ -168,10 +168,11 @@ template <class E>
 void attend_forward(const Ctx& ctx, const Extents& s, Tensor out, Tensor lse, Tensor qkv) {
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
-  const Sequences all = sequences_of(ctx, s.B, s.Tq);
-  launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(all.count, s.NH, all.T), E::kThreads,
-         ForwardRoom<E>::kBytes, heads_of(s, true, all), runs_of(s, whole_sequence(s.Tq))[0],
-         Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);
+  in_parts(sequences_of(ctx, s.B, s.Tq), kMaxGrid.z, [&](const Sequences& part) {
+    launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(part.count, s.NH, part.T), E::kThreads,
+           ForwardRoom<E>::kBytes, heads_of(s, true, part), runs_of(s, whole_sequence(s.Tq))[0],
+           Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);
+  });
 }
 
 /// By engine E. o (B,Tq,NH*HS), m, l (B,NH,Tq); q (B,Tq,NH*HS); kv (B,Tk,2*NKV*HS)

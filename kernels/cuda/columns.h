@@ -64,7 +64,7 @@ constexpr int kJoinThreads = 1024;
 constexpr int kLeavesOfWarp = 16;
 constexpr int64_t kLeavesOfBlock = kJoinThreads / kWarp * kLeavesOfWarp;
 
-/// partial[n] = the join of the n-th kLeavesOfBlock of the `leaves` rows. An absent leaf is -0,
+/// to[n] = the join of the n-th kLeavesOfBlock of the `leaves` rows. An absent leaf is -0,
 /// which changes nothing. If there is only one such row, the sums take it. One block for 32 columns
 /// of a subtree.
 template <int Count>

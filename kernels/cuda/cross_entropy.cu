@@ -23,7 +23,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// sum_v exp(x_v - max), over the x_v so far. NaN and infinity make the sum NaN.
+/// sum_v exp(x_v - max), over the x_v so far. NaN and +infinity make the sum NaN.
 struct Softmax {
   float max = std::numeric_limits<float>::lowest();  // -infinity minus itself would be NaN
   float sum = 0;
@@ -215,7 +215,7 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
   dispatch(logits.dtype, [&]<class T>(Type<T> type) {
     dispatch_width<T>(V, {dlogits, logits}, [&]<int W>(Width<W> width) {
       const int64_t threads =
-          std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), kRowThreads);
+          std::clamp<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), kWarp, kRowThreads);
       f(type, width, static_cast<int>(threads));
     });
   });

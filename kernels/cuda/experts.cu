@@ -291,9 +291,8 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
   const Extents s = check_shapes(Op::gather_rows, out, inp, rows);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp}, [&]<int W>(Width<W>) {
-      launch(ctx, gather<W, T>, row_grid<W>(out.size() / std::max<int64_t>(s.C, 1), s.C),
-             row_threads<W>(s.C), 0, device_data<T>(out), device_data<T>(inp), device_rows(rows),
-             s);
+      launch(ctx, gather<W, T>, row_grid<W>(s.M, s.C), row_threads<W>(s.C), 0, device_data<T>(out),
+             device_data<T>(inp), device_rows(rows), s);
     });
   });
 }

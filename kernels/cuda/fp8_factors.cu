@@ -6,7 +6,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Codes that a thread widens: 16 bytes.
+/// Codes that a thread widens, kThreads apart.
 constexpr int kCodes = 16;
 
 /// out = the values of codes, without their scale. All blocks of one x take one row. out T
@@ -14,8 +14,8 @@ constexpr int kCodes = 16;
 template <class T, class Code>
 __global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t stride) {
   const int64_t row = blockIdx.x;
-  const int64_t begin = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCodes;
-  for (int64_t i = begin; i < begin + kCodes && i < columns; ++i)
+  const int64_t end = std::min((int64_t{blockIdx.y} + 1) * kThreads * kCodes, columns);
+  for (int64_t i = int64_t{blockIdx.y} * kThreads * kCodes + threadIdx.x; i < end; i += kThreads)
     out[row * columns + i] = from_float<T>(value_of(inp[row * stride + i]));
 }
 

@@ -15,8 +15,10 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/fp8_factors.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/vectors.h"
 #include "kernels/narrow.h"
 #include "kernels/shapes.h"
+#include "launch.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
@@ -27,6 +29,11 @@ constexpr int64_t kWorkspace = 32 << 20;
 /// The library is told that pointers are multiples of this, or of less if they are not. Many are
 /// multiples of more. But a slice of a tensor must get the same algorithm as the whole.
 constexpr int64_t kPointerAlign = 16;
+
+/// n sums of no terms.
+__global__ void write_nothing(float* sums, int64_t n) {
+  if (const int64_t i = thread_index(); i < n) sums[i] = -0.0F;
+}
 
 /// op(X) of a row-major X (rows, columns), seen by the library as (columns, rows).
 struct Factor {
@@ -331,7 +338,9 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   const int64_t rows = s.B * s.T;
   const bool units = on_units(ctx, turned(d), turned(x), dw);
   const int64_t at_once = units ? rows : rows_at_once(ctx, rows, 0, {d, x});
-  if (rows == 0 && into == Into::Write) device_of(ctx).fill(dw.ptr, 0, dw.bytes());
+  if (rows == 0 && into == Into::Write)
+    launch(ctx, write_nothing, grid_over<1>(dw.size()), kThreads, 0, device_data<float>(dw),
+           dw.size());
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t count = std::min(at_once, rows - row);
     int64_t offset = kWorkspace;

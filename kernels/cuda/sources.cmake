@@ -1,4 +1,4 @@
-# Every file here is compiled twice: by nvcc for a GPU, by the C++ compiler for the shim.
+# Every file here is compiled twice: by nvcc for a GPU, by the C++ compiler for the stand-in.
 set(CUDA_SOURCES
   cuda/adafactor.cu
   cuda/adamw.cu

@@ -53,8 +53,7 @@ constexpr int kBlockRows = 4;
 /// kThreads.
 template <int W>
 int row_threads(int64_t C) {
-  constexpr int64_t kWarpOf = 32;
-  return static_cast<int>(std::min<int64_t>(round_up(ceil_div(C, W), kWarpOf), kThreads));
+  return static_cast<int>(std::clamp<int64_t>(round_up<int64_t>(ceil_div(C, W), 32), 32, kThreads));
 }
 /// Blocks of row_threads<W>(C) threads for (rows, C) elements.
 template <int W>

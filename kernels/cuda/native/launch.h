@@ -15,7 +15,8 @@ void launch_kernel(const Ctx& ctx, const void* kernel, const Grid& grid, int thr
 
 /// Queues `kernel` on the compute stream of ctx, with `shared_bytes` of dynamic_shared() for each
 /// of its blocks. A grid without blocks does nothing.
-/// @throws CheckError naming the kernel if it cannot be started
+/// @throws CheckError naming the kernel if it cannot be started; OutOfMemory as check_grid and
+/// check_shared
 template <class... Params>
 void launch(const Ctx& ctx, void (*kernel)(Params...), const Grid& grid, int threads,
             int64_t shared_bytes, std::type_identity_t<Params>... args) {

@@ -22,7 +22,8 @@ struct Launcher {
 
 /// Runs `kernel` to its end, with `shared_bytes` of dynamic_shared() for each of its blocks. A
 /// grid without blocks does nothing.
-/// @throws CheckError naming the launch, the block and the thread where a fault happened
+/// @throws CheckError naming the launch, the block and the thread where a fault happened;
+/// OutOfMemory as check_grid and check_shared
 template <class... Params>
 void launch(const Launcher& from, void (*kernel)(Params...), const Grid& grid, int threads,
             int64_t shared_bytes, std::type_identity_t<Params>... args) {

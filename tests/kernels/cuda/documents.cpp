@@ -48,9 +48,10 @@ TEST_F(CudaDocuments, AttentionHasTheBitsOfEachAlone) {
                                            {Dtype::F16, 2, 1, 32},
                                            {Dtype::F32, 2, 1, 80},
                                            {Dtype::BF16, 2, 1, 128}}) {
-    // Backward keeps 8 bytes a token and head; each document is padded by up to 128 tokens.
-    const int64_t tokens = place.B * LaidDocuments::T + 128 * (LaidDocuments::D + 1);
-    with_documents.scratch.shape.dims[1] = round_up(8 * NH * tokens, int64_t{256});
+    // Backward keeps 8 bytes a token and head; each document is padded by up to 128 tokens. There
+    // is room for the four documents of one bundle, so backward takes three parts.
+    const int64_t tokens = place.B * LaidDocuments::T + 128 * (4 + 1);
+    with_documents.scratch.shape.dims[1] = round_up(8 * NH * tokens, int64_t{256}) + 256;
     const Tensor qkv = host.random(dtype, {place.B, LaidDocuments::T, (NH + 2 * NKV) * HS}, -2, 2);
     const Tensor dout = host.random(dtype, {place.B, LaidDocuments::T, NH * HS});
     with_much_and_little_shared(HS, [&, NH = NH, HS = HS] {
