@@ -58,9 +58,10 @@ class MemoryTokens : public TokenSink {
 
 std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
                                                    const std::string& folder) {
-  // Where links are lost, it lies only in the generation.
-  const std::string load =
-      has_tokenizer(folder) ? folder : checkpoint_in(folder).value_or(folder).string();
+  // Where links are lost, it lies only in the generation. An empty path would be this directory.
+  const std::string load = folder.empty() || has_tokenizer(folder)
+                               ? folder
+                               : checkpoint_in(folder).value_or(folder).string();
   const bool there = has_tokenizer(load);
   if (path.empty()) return there ? read_beside(load) : nullptr;
   auto given = read(path);

@@ -302,6 +302,7 @@ GptConfig config_of_hf(const json& theirs) {
                    .positions = size("n_positions", "max_position_embeddings"),
                    .vocab = size("vocab_size", "vocab_size"),
                    .padded_vocab = padded(size("vocab_size", "vocab_size"))};
+  config.tied_head = theirs.value("tie_word_embeddings", gpt2);
   if (gpt2) return config;
   config.kv_heads = value_or(theirs, "num_key_value_heads", config.heads);
   config.hidden = theirs.at("intermediate_size");

@@ -287,8 +287,8 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
                   const ParamLayout& layout, const Flat& params, bool speaks) {
   if (family(config) == Family::Mixture)
     throw UserError(
-        "--load {}: a mixture of the parts of several models is no model of transformers; legal is "
-        "a checkpoint of Ladder",
+        "{}: a mixture of the parts of several models is no model of transformers; legal is a "
+        "checkpoint of Ladder",
         path);
   if (config.adapter_rank > 0) {
     const SafetensorsReader file((fs::path(path) / kAdapterFile).string());
@@ -299,7 +299,7 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
   const FoundWeights found = find_weights(files.weights, config, head);
   if (speaks && head == Head::Unknown)
     fmt::print(stderr,
-               "--load {}: no config.json beside the weights: --heads, the activation and the "
+               "{}: no config.json beside the weights: --heads, the activation and the "
                "epsilon of the norms{} are taken on trust\n",
                path, has_llama_names(config) ? ", and the angles of RoPE" : "");
   copy_weights(ctx, params, found, config, layout);

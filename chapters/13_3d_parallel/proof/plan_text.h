@@ -167,7 +167,7 @@ inline nlohmann::json axes_json(std::span<const Axis> axes, const AxisTraffic& p
 /// --plan-only, for one rank of each stage. It starts no ranks. @throws UserError as a run would
 inline void show_plan(const RunOptions& run, const MeshPlan& plan,
                       const std::optional<StageTimes>& times) {
-  const bool first = launched_local_rank() == 0;
+  const bool first = launched_rank() == 0;
   if (first) fmt::print("{}\n", plan_text(plan, times));
   std::vector<nlohmann::json> memory, traffic;
   for (int s = 0; s < std::ssize(plan.stages()); ++s) {
