@@ -9,22 +9,23 @@ ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank ten
   config.check();
   shards_ = shards;
   CHECK(!config.tied_head || stage.size == 1, "a tied head on {} stages", stage.size);
+  GptTensors gpt;  // rows point there; nothing is written
+  BlockTensors block;
   if (stage.has_embed())
-    add_section("", config.tied_head ? tied_table(config) : embed_table(config));
+    add_section("", config.tied_head ? tied_table(config, gpt) : embed_table(config, gpt));
   end_section();
   for (int64_t l = 0; l < config.layers; ++l)
-    for_block(l, [&](int64_t, const BlockTable& table) {
+    for_block(l, block, [&](int64_t, const ParamTable& table) {
       if (stage.has_block(l, config.layers)) add_section(block_prefix(config, l), table);
       end_section();
     });
-  if (stage.has_head() && !config.tied_head) add_section("", head_table(config));
+  if (stage.has_head() && !config.tied_head) add_section("", head_table(config, gpt));
   end_section();
   whole_sections_ = sections_;
 }
 
-template <class Table>
-void ParamLayout::add_section(const std::string& prefix, const Table& table) {
-  for (const auto& row : table) {
+void ParamLayout::add_section(const std::string& prefix, const std::vector<ParamRow>& table) {
+  for (const ParamRow& row : table) {
     Shape shape = row.shape;
     const int64_t stride = shape.rank == 2 ? shape.dims[1] : 1;
     const int dim = row.cut == Cut::Columns ? 1 : 0;
@@ -60,13 +61,12 @@ void ParamLayout::end_section() {
 }
 
 template <class Add>
-void ParamLayout::for_block(int64_t l, Add&& add) const {
-  const BlockTable table = block_table(config_);
+void ParamLayout::for_block(int64_t l, BlockTensors& block, Add&& add) const {
+  const ParamTable table = block_table(config_, block);
   if (!experts_) return add(block_section(l), table);
-  const auto first =
-      std::find_if(table.begin(), table.end(), [](const auto& row) { return row.count > 0; });
-  add(block_section(l), BlockTable(table.begin(), first));
-  add(expert_section(l), BlockTable(first, table.end()));
+  const auto first = std::ranges::find_if(table, [](auto& row) { return row.count > 0; });
+  add(block_section(l), ParamTable(table.begin(), first));
+  add(expert_section(l), ParamTable(first, table.end()));
 }
 
 ParamLayout ParamLayout::shard(int64_t rank) const {
@@ -192,32 +192,31 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
         section.size());
   gpt.blocks.resize(static_cast<size_t>(config_.layers));
   if (range.size() == 0) return;
-  const auto put_rows = [&](auto& owner, const auto& table) {
+  const auto put_rows = [&](const ParamTable& table) {
     auto spec = specs(s).begin();  // the first tensor of a row
-    for (const auto& row : table) {
+    for (const ParamRow& row : table) {
       const int64_t n = row.tensors(experts_here()).size(), elements = n * spec->shape.size();
-      *row.place(owner) =
-          row.view(section.slice(spec->offset - range.begin, elements), n, spec->shape);
+      *row.place = row.view(section.slice(spec->offset - range.begin, elements), n, spec->shape);
       spec += n;
     }
   };
   const bool head = s == sections() - 1;
   if (s > 0 && !head) {
     const int64_t l = experts_ ? (s - 1) / 2 : s - 1;
-    for_block(l, [&](int64_t at, const BlockTable& table) {
-      if (at == s) put_rows(gpt.blocks[static_cast<size_t>(l)], table);
+    for_block(l, gpt.blocks[static_cast<size_t>(l)], [&](int64_t at, const ParamTable& table) {
+      if (at == s) put_rows(table);
     });
   } else if (config_.tied_head) {
     GptTensors both;
-    put_rows(both, tied_table(config_));
+    put_rows(tied_table(config_, both));
     if (!head) gpt.embed = both.embed;
     gpt.embed.tied = specs(sections() - 1).empty();  // else the head has gradients of its own
     gpt.norm = both.norm;
     gpt.head_w = both.embed.wte;
   } else if (head) {
-    put_rows(gpt, head_table(config_));
+    put_rows(head_table(config_, gpt));
   } else {
-    put_rows(gpt, embed_table(config_));
+    put_rows(embed_table(config_, gpt));
   }
 }
 

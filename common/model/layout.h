@@ -100,6 +100,8 @@ struct ParamSpec {
   }
 };
 
+struct ParamRow;  // common/model/param_tables.h
+
 class ParamLayout {
  public:
   /// The layout of the whole model, or of what a tensor rank and a stage have of it.
@@ -184,12 +186,11 @@ class ParamLayout {
     return experts_.value_or(ExpertRank{}).experts(config_.experts.count);
   }
   /// Adds the parameters of a table. Their names begin with `prefix`.
-  template <class Table>
-  void add_section(const std::string& prefix, const Table& table);
+  void add_section(const std::string& prefix, const std::vector<ParamRow>& table);
   void end_section();
-  /// Calls add(s, table) for the sections of block l.
+  /// Calls add(s, table) for the sections of block l, whose tensors are in `block`.
   template <class Add>
-  void for_block(int64_t l, Add&& add) const;
+  void for_block(int64_t l, BlockTensors& block, Add&& add) const;
   void check(const Flat& flat) const;
 
   GptConfig config_;

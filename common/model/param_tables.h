@@ -17,17 +17,16 @@
 namespace ladder {
 
 /// A parameter, or the same parameter of each expert.
-template <class Section>
 struct ParamRow {
   const char* gpt2;   ///< its name in GPT-2; "{}" stands for an expert's number
   const char* llama;  ///< its name in LLaMA; null: LLaMA lacks it
   Role role;
   Shape shape;
   Cut cut;
-  Tensor* (*place)(Section&);
-  bool is_there = true;          ///< whether this model has it
-  int64_t rows = shape.dims[0];  ///< without padding
-  int64_t count = 0;             ///< how many experts have it; 0: it is one tensor
+  Tensor* place;  ///< where the view has it
+  bool is_there;  ///< whether this model has it
+  int64_t rows;   ///< without padding
+  int64_t count;  ///< how many experts have it; 0: it is one tensor
 
   std::string name(const GptConfig& config, int64_t expert) const {
     return fmt::format(fmt::runtime(has_llama_names(config) ? llama : gpt2), expert);
@@ -40,15 +39,15 @@ struct ParamRow {
   }
 };
 
-using ModelTable = std::vector<ParamRow<GptTensors>>;
-using BlockTable = std::vector<ParamRow<BlockTensors>>;
+using ParamTable = std::vector<ParamRow>;
 
-ModelTable embed_table(const GptConfig& config);
-BlockTable block_table(const GptConfig& config);
+/// The tables of the sections of `g`, or of a block `b` of it. Their rows point into it.
+ParamTable embed_table(const GptConfig& config, GptTensors& g);
+ParamTable block_table(const GptConfig& config, BlockTensors& b);
 /// The last norm, and the head.
-ModelTable head_table(const GptConfig& config);
+ParamTable head_table(const GptConfig& config, GptTensors& g);
 /// The embedding and the last norm of a model with a tied head.
-ModelTable tied_table(const GptConfig& config);
+ParamTable tied_table(const GptConfig& config, GptTensors& g);
 
 /// The prefix of the names of block l's parameters.
 std::string block_prefix(const GptConfig& config, int64_t l);
