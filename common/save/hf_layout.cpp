@@ -1,6 +1,7 @@
 #include "common/save/hf_layout.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace ladder {
@@ -19,27 +20,17 @@ bool is_adapter_b(const ParamSpec& spec) {
          spec.role == Role::AdapterGateUpB;
 }
 
-/// Which of our layers are several of theirs, and the rows of each.
-std::vector<std::pair<const char*, int64_t>> parts_of(const ParamSpec& spec,
-                                                      const GptConfig& config) {
-  const int64_t kv = config.groups() * config.head_size(), F = config.inner();
-  if (spec.name.find(".qkv_proj.") != spec.name.npos)
-    return {{"q_proj", config.channels}, {"k_proj", kv}, {"v_proj", kv}};
-  return {{"gate_proj", F}, {"up_proj", F}};
-}
+using Layers = std::map<std::string, std::vector<std::pair<const char*, int64_t>>>;
 
-/// The tensors of an adapter. peft keeps both as torch.nn.Linear does, for GPT-2, too.
-std::vector<HfTensor> adapter_tensors(const ParamSpec& spec, const GptConfig& config) {
-  const int64_t r = config.adapter_rank, stacked = spec.shape.dims[is_adapter_b(spec) ? 1 : 0] / r;
-  if (stacked == 1) return {{spec.name, spec.shape}};
-  std::vector<HfTensor> all;
-  for (const auto& [part, rows] : parts_of(spec, config)) {
-    const std::string ours = stacked == 3 ? "qkv_proj" : "gate_up_proj";
-    std::string name = spec.name;
-    name.replace(name.find(ours), ours.size(), part);
-    all.push_back({name, is_adapter_b(spec) ? Shape{rows, r} : Shape{r, spec.shape.dims[1]}});
-  }
-  return all;
+/// The layers of ours that are several of theirs, and the rows of each.
+Layers stacked_layers(const GptConfig& config) {
+  if (!is_llama(config)) return {};
+  const int64_t kv = config.groups() * config.head_size(), F = config.expert_inner();
+  return {
+      {"qkv_proj", {{"q_proj", config.channels}, {"k_proj", kv}, {"v_proj", kv}}},
+      {"gate_up_proj", {{"gate_proj", F}, {"up_proj", F}}},
+      {"w13", {{"w1", F}, {"w3", F}}},
+  };
 }
 
 // Row ((r + 2) g + j) HS + d of ours is channel d of group g: of query j if j < r, of the key if j
@@ -78,33 +69,24 @@ void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
   }
 }
 
-/// `name` with another name for its last part but one, such as "qkv_proj" in
-/// "model.layers.0.self_attn.qkv_proj.weight".
-std::string renamed(const std::string& name, const std::string& part) {
-  const size_t end = name.rfind('.'), begin = name.rfind('.', end - 1) + 1;
-  return name.substr(0, begin) + part + name.substr(end);
-}
-
 }  // namespace
 
 std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config) {
   if (!spec.is_matrix()) return {{spec.name, {spec.rows}}};
-  if (config.adapter_rank > 0) return adapter_tensors(spec, config);
-  const int64_t K = spec.shape.dims[1];
-  const auto part = [&](const char* name, int64_t rows) {
-    return HfTensor{renamed(spec.name, name), {rows, K}};
-  };
-  if (is_llama(config) && spec.role == Role::Qkv) {
-    const int64_t kv = config.groups() * config.head_size();
-    return {part("q_proj", config.channels), part("k_proj", kv), part("v_proj", kv)};
+  const int64_t K = spec.shape.dims[1], r = config.adapter_rank;
+  std::vector<HfTensor> parts;
+  for (const auto& [ours, theirs] : stacked_layers(config)) {
+    const size_t at = spec.name.find(ours);
+    if (at == spec.name.npos) continue;
+    for (const auto& [name, rows] : theirs)
+      parts.push_back({std::string(spec.name).replace(at, ours.size(), name),
+                       {spec.role == Role::AdapterA ? r : rows, is_adapter_b(spec) ? r : K}});
   }
-  if (family(config) == Family::Mixtral && spec.role == Role::GateUp)
-    return {part("w1", config.expert_inner()), part("w3", config.expert_inner())};
-  if (family(config) == Family::Llama && spec.role == Role::GateUp)
-    return {part("gate_proj", config.inner()), part("up_proj", config.inner())};
+  if (!parts.empty()) return parts;
   return {{spec.name, is_transposed(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};
 }
 
+// Adapters never are: peft keeps them as torch.nn.Linear does, for GPT-2, too.
 bool is_transposed(const ParamSpec& spec, const GptConfig& config) {
   return family(config) == Family::Gpt2 &&
          (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
