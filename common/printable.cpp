@@ -1,37 +1,11 @@
 #include "common/printable.h"
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include "common/utf8.h"
 
 namespace ladder {
 namespace {
-
-constexpr char32_t kNone = 0xFFFFFFFF;
-
-/// The first character of a text in UTF-8. A byte that begins no character counts as one, without a
-/// code.
-struct Character {
-  size_t bytes;
-  char32_t code = kNone;
-};
-
-Character first_of(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return {1, lead};
-  const size_t n = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < n) return {1};
-  char32_t code = lead & (0xFFu >> (n + 1));
-  for (size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {1};
-    code = code << 6 | (byte(i) & 0x3Fu);
-  }
-  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < kSmallest[n] || code > 0x10FFFF || surrogate) return {1};
-  return {n, code};
-}
 
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
@@ -40,10 +14,10 @@ bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0
 std::string printable(std::string_view text, std::string_view keep) {
   std::string shown;
   while (!text.empty()) {
-    const auto [bytes, code] = first_of(text);
+    const auto [code, bytes] = utf8_at(text, 0);
     const std::string_view here = text.substr(0, bytes);
     text.remove_prefix(bytes);
-    if ((code != kNone && !is_control(code)) || keep.find(here) != std::string_view::npos) {
+    if ((code != kInvalid && !is_control(code)) || keep.find(here) != std::string_view::npos) {
       shown += here;
       continue;
     }

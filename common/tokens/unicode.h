@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "common/utf8.h"
+
 namespace ladder {
 
 /// The classes that regular expressions call `\p{L}`, `\p{N}` and `\s`, and Other for the rest. A
@@ -19,7 +21,6 @@ struct Char {
   uint8_t bytes;  ///< 0 to 4
   CharClass kind;
 };
-constexpr char32_t kInvalid = 0xFFFFFFFF;
 
 /// Classes of ASCII.
 inline constexpr auto kAsciiClasses = [] {
