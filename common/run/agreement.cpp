@@ -35,7 +35,7 @@ std::string checkpoint(const std::string& path) {
   if (!fs::is_directory(path, ignored)) return identity_of(path, FilePart::Ends);
   const auto described = with_checkpoint(path, [](const fs::path& generation) {
     return fmt::format("of step {}: {}", Manifest::read(generation).steps(),
-                       identity_of(Manifest::path_in(generation), FilePart::All));
+                       identity_of(generation / kManifestFile, FilePart::All));
   });
   if (described) return *described;
   std::string all;

@@ -130,7 +130,7 @@ void tell_unshared(const std::string& path, const Manifest& manifest, const Trai
 }
 
 void set_states(const fs::path& dir, const Manifest& manifest, const TrainingState& state) {
-  const std::string path = Manifest::path_in(dir).string();
+  const std::string path = (dir / kManifestFile).string();
   for (const NamedState& other : state.others) {
     if (!manifest.state.contains(other.name)) {
       if (other.needed) throw UserError("{}: holds no state {}", path, other.name);
@@ -156,7 +156,7 @@ struct OpenCheckpoint {
 /// A file of the checkpoint, checked.
 SafetensorsReader open_file(const fs::path& dir, const Manifest& manifest, const char* name) {
   if (!manifest.files.contains(name))
-    throw UserError("{}: holds no file {}", Manifest::path_in(dir).string(), name);
+    throw UserError("{}: holds no file {}", (dir / kManifestFile).string(), name);
   SafetensorsReader file((dir / name).string());
   check_sum(file, manifest.files.at(name));
   return file;
@@ -281,7 +281,7 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
   // Everything is checked now. From here on tensors are overwritten.
   copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);
-  if (first) tell_unshared(Manifest::path_in(dir).string(), manifest, state);
+  if (first) tell_unshared((dir / kManifestFile).string(), manifest, state);
   return manifest.steps();
 }
 

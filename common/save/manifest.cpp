@@ -145,10 +145,8 @@ std::string Manifest::difference(const json& there, const json& here) {
                      fmt::join(differ, ", "));
 }
 
-fs::path Manifest::path_in(const fs::path& generation) { return generation / kManifestFile; }
-
 Manifest Manifest::read(const fs::path& generation) {
-  const std::string path = path_in(generation).string();
+  const std::string path = (generation / kManifestFile).string();
   const std::string text = read_small_file(path, kMaxJsonFile);
   try {
     return from_text(text);
@@ -168,7 +166,7 @@ std::string Manifest::text() const {
 }
 
 void Manifest::write(const fs::path& generation) const {
-  write_file(path_in(generation).string(), "checkpoint", text());
+  write_file((generation / kManifestFile).string(), "checkpoint", text());
 }
 
 }  // namespace ladder

@@ -35,9 +35,7 @@ struct Manifest {
   static GptConfig config_of(const nlohmann::json& sizes, int64_t seq_len);
   /// In what two of them differ, for a message.
   static std::string difference(const nlohmann::json& there, const nlohmann::json& here);
-  /// The manifest's path. All `generation`s here are directories as checkpoint_in() returns them.
-  static std::filesystem::path path_in(const std::filesystem::path& generation);
-
+  /// @param generation a directory as checkpoint_in() returns it; kManifestFile lies there
   /// @throws UserError that names the file if it cannot be read, or is not as write() left it
   static Manifest read(const std::filesystem::path& generation);
   /// The manifest of the checkpoint in a directory of --save; nothing if there is none. @throws as

@@ -17,6 +17,7 @@
 #include "common/run/command_line.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
+#include "common/save/directory.h"
 #include "common/save/hf_config.h"
 #include "common/save/manifest.h"
 
@@ -72,7 +73,7 @@ void hf_config(std::string_view bytes) { check_hf_config(parse_json(bytes), pres
 /// The manifest of a checkpoint.
 void manifest(std::string_view bytes) {
   static const OwnDirectory directory;
-  std::ofstream(Manifest::path_in(directory.path), std::ios::binary) << bytes;
+  std::ofstream(directory.path / kManifestFile, std::ios::binary) << bytes;
   Manifest::read(directory.path).steps();
 }
 
