@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/json.h"
+
 namespace ladder {
 namespace {
 
@@ -87,8 +89,8 @@ class Reader : public nlohmann::json_sax<json> {
     return false;
   }
   bool go_deeper() {
-    if (++depth_ > kDeepestJson)
-      return fail(fmt::format("nested deeper than {} levels", kDeepestJson));
+    if (++depth_ > kMaxJsonDepth)
+      return fail(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
     return true;
   }
   bool end() {

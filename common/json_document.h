@@ -16,9 +16,6 @@ struct JsonDocument {
   size_t begin = 0, end = 0;  ///< where in the line the text stands, with its quotes
 };
 
-/// How deep other programs read JSON, too.
-constexpr int kDeepestJson = 64;
-
 /// Reads one line. The parser keeps only these three values. In others a key may stand twice.
 /// @return what is wrong with the line; empty if nothing is wrong
 std::string read_document(std::string_view line, JsonDocument& document);
