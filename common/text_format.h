@@ -35,8 +35,9 @@ constexpr auto names_of(TokenKind) { return std::array{"auto", "bytes", "uint16"
 /// Finds how `file` stores its tokens. With uint16 and uint32, too, a header of llm.c is skipped.
 /// It looks at a few pages of the file, so that a wrong format shows before the first step.
 /// @param encodes whether a tokenizer will read a text: then it may be lines of JSON
-/// @throws UserError for a text with a byte that is 0, tokens without one, a header of llm.c that
-///         the file does not fit, or a token that is not below `vocab`
+/// @throws UserError for a text with a byte that is 0, tokens that look like text (none of their
+///         bytes is 0), a header of llm.c that the file does not fit, or a token that is not below
+///         `vocab`
 TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab,
                        bool encodes = false);
 

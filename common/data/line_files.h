@@ -15,7 +15,7 @@ namespace ladder {
 struct LinePart {
   struct Line {
     size_t begin, bytes;  ///< in the text, without the end of the line
-    bool too_long;        ///< longer than is legal; its text is left out
+    bool too_long;        ///< longer than is legal; its text does not count
   };
 
   std::string text;

@@ -1,8 +1,10 @@
 // ParamLayout: where each parameter lies in the flat buffer, and that buffer seen as a model.
 //
 // Until chapter 11 read only this: the line below, and of the class size(), specs(), sections(),
-// section() and view(); from chapter 08 on also shard() and section_of(). TensorRank, StageRank and
-// ExpertRank are for chapters 11, 12 and 22; each describes a whole model unless it is given.
+// section(), own(), tensor() and view(); from chapter 04 on also grads(); from 08 on shards(),
+// shard(), section_of(), sections_of() and largest_section(); from 09 on put() and chunks(); from
+// 10 on home_of(). TensorRank, StageRank and ExpertRank are for chapters 11, 12 and 22; each
+// describes a whole model unless it is given.
 //
 //   | embed: wte wpe | block 0 | block 1 | ... | head: norm, head |
 //

@@ -13,7 +13,7 @@
 //
 // Rank 0 fills a directory of its own, a generation, and brings it to the disk. The manifest is
 // written last, so a generation with a manifest is whole. Then one rename makes `current` name the
-// generation. Last the oldest generations that are too many go (--keep). So `current` names a whole
+// generation. Last those that are too many go, by their steps (--keep). So `current` names a whole
 // checkpoint, wherever a save is interrupted. A generation without a manifest is what an
 // interrupted save has left: it is removed when a program saves there again.
 //
