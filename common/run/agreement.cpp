@@ -23,9 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// --threads changes no bit. run_ranks() has checked --ranks. The other flags include what --config
-// says.
-constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet", "--config"};
+// --threads changes no bit. run_ranks() has checked --ranks.
+constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet"};
 // Only rank 0 writes, but all ranks gather what it writes.
 constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 

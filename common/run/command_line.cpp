@@ -10,7 +10,6 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
-#include "common/input_file.h"
 #include "common/run/run_main.h"
 
 namespace ladder {
@@ -40,20 +39,6 @@ std::string to_bytes(std::string& text) {
   return wrong.empty() ? to_decimal<int64_t>(text) : wrong;
 }
 
-/// Of a flag that --config has twice, CLI11 would take the first value; before 2.4, 'a of 'a#b'.
-class ConfigLines : public CLI::ConfigBase {
-  std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
-    std::vector<CLI::ConfigItem> all = ConfigBase::from_config(file);
-    for (CLI::ConfigItem& item : all) item.name.erase(0, item.name.find_first_not_of('-'));
-    for (const CLI::ConfigItem& item : all)
-      if (std::ranges::count(all, item.name, &CLI::ConfigItem::name) > 1 ||
-          (!item.inputs.empty() && item.inputs[0].find_first_of("\"'") == 0))
-        throw UserError("--config: {}: legal is 'flag = value', each flag once, without #",
-                        item.name);
-    return all;
-  }
-};
-
 // CLI11 would read an empty number as 0, and a flag with the value 7 as true.
 void refuse_odd_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
@@ -62,13 +47,6 @@ void refuse_odd_values(const CLI::App& app) {
       if (option->get_expected_max() == 0 && value != "true" && value != "false")
         throw UserError("{} is true or false, not {}", option->get_name(), value);
     }
-}
-
-[[noreturn]] void refuse(const CLI::ParseError& e) {
-  const bool in_file = dynamic_cast<const CLI::ConfigError*>(&e) != nullptr;
-  throw UserError("{}{}; --help lists the flags",
-                  in_file ? "--config, lines of 'flag = value': " : "",
-                  std::string(e.what()));  // text of a user, so it is shortened
 }
 
 /// @param words "--alarms", or with the value that it must have: "--dedup near"
@@ -96,19 +74,6 @@ std::string text_of(const T& value) {
 CommandLine::CommandLine(const std::string& description)
     : app_(std::make_unique<CLI::App>(description)) {
   app_->option_defaults()->always_capture_default();
-  app_->allow_config_extras(CLI::config_extras_mode::error);
-  // A pipe may never come to an end.
-  const auto refuse_no_file = [](std::string& path) {
-    if (read_small_file(path, 1 << 16, "--config").find('\0') != std::string::npos)
-      throw UserError("--config {}: has a byte that is 0; legal are lines of 'flag = value'", path);
-    return std::string();
-  };
-  app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins")
-      ->check(CLI::Validator(refuse_no_file, ""));
-  const auto lines = std::make_shared<ConfigLines>();
-  // A value is one, whatever it has in it, and there are no tables.
-  lines->arrayBounds('\x1e', '\x1f')->parentSeparator('\x1f');
-  app_->config_formatter(lines);
 }
 
 CommandLine::~CommandLine() = default;
@@ -153,13 +118,8 @@ void CommandLine::parse(int argc, const char* const* argv) try {
   refuse_odd_values(*app_);
   check_needs();
   for (const auto& set : set_enums_) set();
-  // Not as<std::string>(): if the flag is not given, CLI11 2.4 reads the first of no results.
-  const std::vector<std::string>& configs = app_->get_config_ptr()->results();
-  if (configs.size() > 1)
-    throw UserError("--config is given {} times; once is legal", configs.size());
   if (!given_) return;
   given_->command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
-  given_->config_file = configs.empty() ? "" : configs[0];
   given_->flags = {{"the program", app_->get_description()}};
   for (const auto& [flag, value] : values_)
     given_->flags.push_back({flag, std::visit([](const auto* v) { return text_of(*v); }, value)});
@@ -167,7 +127,8 @@ void CommandLine::parse(int argc, const char* const* argv) try {
   if (launched_local_rank() == 0) app_->exit(help);
   throw HelpPrinted{};
 } catch (const CLI::ParseError& e) {
-  refuse(e);
+  const std::string text = e.what();  // of a user, so it is shortened
+  throw UserError("{}; --help lists the flags", text);
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// CommandLine: the flags of a program, and the file of --config.
+// CommandLine: the flags of a program.
 //
 // CLI11 does the work, in one source file: its headers take longer to compile than a chapter.
 #pragma once
@@ -41,7 +41,6 @@ struct FlagValue {
 
 /// What parse() leaves to be told and compared.
 struct Given {
-  std::string config_file;       ///< the file of --config
   std::string command;           ///< the words of the command line
   std::vector<FlagValue> flags;  ///< all, in the order of --help; first "the program"
 };
@@ -96,8 +95,8 @@ class CommandLine {
     (check(options), ...);
   }
 
-  /// Sets all values. A bad command line or configuration becomes a UserError of one line. --help
-  /// prints and throws HelpPrinted.
+  /// Sets all values. A bad command line becomes a UserError of one line. --help prints and throws
+  /// HelpPrinted.
   void parse(int argc, const char* const* argv);
 
  private:

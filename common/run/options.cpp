@@ -57,9 +57,11 @@ void check_plan(const RunOptions& o) {
 void check_files(const RunOptions& o) {
   std::error_code ignored;
   const fs::file_status load = fs::status(o.load, ignored);
-  NamedPaths taken = {
-      {"--tokenizer", o.tokenizer}, {"--data", o.data}, {"--data", DocumentFile::index_of(o.data)},
-      {"--config", o.config_file},  {"--load", o.load}, {"--save", o.save}};
+  NamedPaths taken = {{"--tokenizer", o.tokenizer},
+                      {"--data", o.data},
+                      {"--data", DocumentFile::index_of(o.data)},
+                      {"--load", o.load},
+                      {"--save", o.save}};
   if (fs::is_regular_file(load))
     taken.emplace_back("--load", (fs::path(o.load).parent_path() / kConfigFile).string());
   o.check_outputs(taken);

@@ -44,19 +44,6 @@ TEST_P(BadRun, QuotesWhatAScreenCanTake) {
                  "--data \\xc2\\x9b2J\\x7f\\x9b: no such");
 }
 
-TEST_P(BadRun, Config) {
-  write("unknown.toml", "no-such-flag = 3\n");
-  write("chapter.toml", "eval-every = 'often'\n");
-  write("noise.toml", "\x01\x02 = = [[\n");
-  write("refused.toml", "heads = 7\n");
-  expect_refused({{"--config no_such.toml", "no_such.toml"},
-                  {"--config .", "--config"},
-                  {"--config unknown.toml", "no-such-flag"},
-                  {"--config chapter.toml", "--eval-every"},
-                  {"--config noise.toml", "--config"},
-                  {"--config refused.toml", "--heads 7 must divide --channels 128"}});
-}
-
 TEST_P(BadRun, SaveEveryNeedsSave) {
   expect_refused({"--data", "text.txt", "--save-every", "1"}, "--save-every needs --save");
 }
@@ -68,7 +55,6 @@ TEST_P(OneRank, IsAllThatTheyKnow) {
 TEST_P(BadRun, Outputs) {
   std::filesystem::create_directory(path("folder"));
   write("file", "in the way\n");
-  write("run.toml", "seed = 2\n");
   write("a.partial", read("text.txt"));
   write("text.idx", "of the text\n");
   expect_refused(
@@ -81,7 +67,6 @@ TEST_P(BadRun, Outputs) {
        {"--save file/below", "--save file/below: cannot be a directory"},
        {"--trace text.txt", "would write in --data text.txt"},
        {"--trace folder/../text.txt", "would write in --data text.txt"},
-       {"--config run.toml --report run.toml", "would write in --config run.toml"},
        {"--trace ./report.json", "--report report.json: would write in --trace ./report.json"},
        {"--data a.partial --trace a", "--trace a: would write in --data a.partial"},
        {"--data a.partial --report a", "--report a: would write in --data a.partial"},

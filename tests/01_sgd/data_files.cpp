@@ -1,4 +1,4 @@
-// Files to train on and files of flags, as they come: pipes, devices, and tokens of other programs.
+// Files to train on, as they come: pipes, devices, and tokens of other programs.
 #include <algorithm>
 
 #include <sys/stat.h>
@@ -44,14 +44,12 @@ TEST_P(DataFiles, PipesAndDevicesAreRefusedAtOnce) {
   const TempDir dir;
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  for (const std::string flag : {"--data", "--config"}) {
-    const std::string legal = ", not a regular file";
-    expect_refused({{flag + " " + pipe, pipe + ": cannot be read: a pipe" + legal},
-                    {flag + " /dev/zero", "/dev/zero: cannot be read: a device" + legal},
-                    {flag + " " + dir.path(), ": cannot be read: a directory" + legal},
-                    {flag + " /proc/self/status", "does not say its size"},
-                    {flag + " nowhere", "nowhere: no such file"}});
-  }
+  const std::string legal = ", not a regular file";
+  expect_refused({{"--data " + pipe, pipe + ": cannot be read: a pipe" + legal},
+                  {"--data /dev/zero", "/dev/zero: cannot be read: a device" + legal},
+                  {"--data " + dir.path(), ": cannot be read: a directory" + legal},
+                  {"--data /proc/self/status", "does not say its size"},
+                  {"--data nowhere", "nowhere: no such file"}});
   expect_refused({{"--load " + pipe, "neither a file nor a directory"},
                   {"--load /dev/zero", "neither a file nor a directory"}});
 }
@@ -64,21 +62,6 @@ TEST_P(DataFiles, StandardInputIsReadIfItIsAFile) {
   const Ended pipe = run_with_input("cat text.txt | \"$@\"");
   EXPECT_EQ(pipe.status, 2);
   EXPECT_EQ(pipe.err, "error: --data /dev/stdin: cannot be read: a pipe, not a regular file\n");
-}
-
-// CLI11 took gigabytes and half a minute for the first.
-TEST_P(DataFiles, ConfigsThatAreNoneAreRefusedAtOnce) {
-  std::string sections = "[a";
-  while (sections.size() < 40'000) sections += ".a";
-  write("sections.toml", sections + "]\n");
-  write("dots.toml", sections.substr(1) + " = 1\n");
-  write("nul.toml", std::string("steps = 1\0\n", 11));
-  write("endless.toml", "# " + std::string(70'000, 'x') + "\n");
-  expect_refused({{"--config sections.toml", "not able to parse a.a"},
-                  {"--config dots.toml", "not able to parse a.a"},
-                  {"--config endless.toml", "has 70003 bytes; legal are at most 65536"},
-                  {"--config nul.toml", "--config nul.toml: has a byte that is 0; legal are lines"},
-                  {"--config=sections.toml", "not able to parse a.a"}});
 }
 
 TEST_P(DataFiles, TokensThatAreTheBytesOfATextTrainAlike) {

@@ -48,11 +48,9 @@ class RanksThatDiffer : public Programs {
 };
 
 TEST_F(RanksThatDiffer, InAFlag) {
-  write("config.toml", "lr = 0.5\n");
   for (const Different& d : std::initializer_list<Different>{
            {"--seed 2", "--seed is 1 here, but 2 on ranks 1, 2; legal is the same on every rank"},
            {"--lr 0.002", "--lr is 0.001 here, but 0.002 on ranks 1, 2"},
-           {"--config config.toml", "--lr is 0.001 here, but 0.5 on ranks 1, 2"},
            {"--optimizer adam", "--optimizer is adamw here, but adam on ranks 1, 2"},
            {"--precision bf16", "--precision is fp32 here, but bf16 on"},
            {"--clip 1", "--clip is 0 here, but 1 on"},

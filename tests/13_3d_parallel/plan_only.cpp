@@ -104,9 +104,6 @@ TEST_F(PlanOnly, WritesAReport) {
                 ran["extra"]["traffic"][rank][axis]["predicted"]);
   }
   EXPECT_EQ(plan(flags + "--report no/such/plan.json").status, 2);
-  write("config.toml", "seed = 2\n");
-  EXPECT_EQ(plan(flags + "--config config.toml --report config.toml").status, 2);
-  EXPECT_EQ(read("config.toml"), "seed = 2\n");
 }
 
 TEST_F(PlanOnly, HasTheNumbersOfTheRun) {

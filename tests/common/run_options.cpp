@@ -1,4 +1,4 @@
-// Options: every refusal is one line with exit status 2, and the command line wins.
+// Options: every refusal is one line with exit status 2.
 
 #include <algorithm>
 
@@ -52,18 +52,13 @@ class Options : public testing::Test {
     EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
   }
 
-  std::string config(const std::string& text) {
-    write_file(dir_ / "run.toml", text);
-    return dir_ / "run.toml";
-  }
-
   TempDir dir_;
   std::string text_ = dir_ / "text";
 };
 
 // Ranks compare it.
 TEST_F(Options, AllAreRecordedWithTheirValues) {
-  const Outcome o = run({"--config", config("lr = 0.5\nlayers = 3\n"), "--steps", "010"});
+  const Outcome o = run({"--lr", "0.5", "--layers", "3", "--steps", "010"});
   EXPECT_EQ(o.options.flags.at(0).flag, "the program");
   EXPECT_EQ(o.options.flags.at(0).value, "a program");
   std::map<std::string, std::string> values;
@@ -131,6 +126,7 @@ TEST_F(Options, RefusesMoreThanOneRank) {
 TEST_F(Options, RefusesBadFlags) {
   expect_refused({"--lr", ""}, "--lr needs a value");
   expect_refused({"--steps", "1", "--steps", "2"}, "--steps");
+  expect_refused({"--config", "x"}, "--config");
   expect_refused({"--no\nsuch"}, "--no\\x0asuch");
 }
 
@@ -145,39 +141,6 @@ TEST_F(Options, RefusesBadFiles) {
   ::mkfifo((dir_ / "pipes/checkpoint.json").c_str(), 0600);
   expect_refused({"--load", dir_ / "pipes"}, "checkpoint.json: cannot be read");
   EXPECT_EQ(read_file(text_), "text");
-}
-
-TEST_F(Options, ConfigGivesWhatTheCommandLineDoesNot) {
-  const std::string path = config(
-      "# a comment\n"
-      "steps = 7  # another\n"
-      "lr = 0.5\n"
-      "model = \"nano\"\n"
-      "quiet = true\n");
-  const Outcome o = run({"--lr", "0.25", "--config", path});
-  EXPECT_EQ(o.status, 0) << o.err;
-  EXPECT_EQ(o.options.steps, 7);
-  EXPECT_EQ(o.options.lr, 0.25);
-  EXPECT_EQ(o.options.model, "nano");
-  EXPECT_TRUE(o.options.quiet);
-}
-
-TEST_F(Options, RefusesBadConfigs) {
-  expect_refused({"--config", config("steps = 1\n"), "--config", config("steps = 2\n")},
-                 "--config");
-  expect_refused({"--config", config("steps\n")}, "steps");
-  expect_refused({"--config", config("steps = many\n")}, "many");
-  expect_refused({"--config", config("lr =\n")}, "--lr needs a value");
-  expect_refused({"--config", config("[run]\nsteps = 3\n")}, "run");
-  expect_refused({"--config", config("steps = 1\nsteps = 2\n")}, "steps");
-  expect_refused({"--config", config("steps = [1\n")}, "[1 is no whole number");
-  expect_refused({"--config", config("batch = 0\n")}, "--batch must be");
-  expect_refused({"--config", config("steps = 1\nlr = 1\nsteps = 2\n")},
-                 "steps: legal is 'flag = value', each flag once");
-  expect_refused({"--config", config("--steps = 1\nlr = 1\nsteps = 2\n")}, "each flag once");
-  expect_refused({"--config", config("trace = 'a\n")}, "without #");
-  expect_refused({"--config", config("steps = 1 2\n")}, "1 2 is no whole number");
-  expect_refused({"--config", config("quiet = 5\n")}, "--quiet is true or false, not 5");
 }
 
 TEST_F(Options, HelpIsNoError) {

@@ -14,9 +14,6 @@
 #include "common/error.h"
 #include "common/hf/safetensors.h"
 #include "common/json.h"
-#include "common/run/command_line.h"
-#include "common/run/options.h"
-#include "common/run/run_main.h"
 #include "common/save/directory.h"
 #include "common/save/hf_config.h"
 #include "common/save/manifest.h"
@@ -52,20 +49,6 @@ class OwnDirectory {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("ladder-fuzz-" + std::to_string(::getpid()));
 };
-
-/// The file of --config.
-void config(std::string_view bytes) {
-  const BytesAsFile file(bytes);
-  const std::string path = file.path();
-  const char* const words[] = {"fuzz", "--config", path.c_str()};
-  try {
-    RunOptions options;
-    CommandLine line("fuzz");
-    options.add_to(line);
-    line.parse(3, words);
-  } catch (const HelpPrinted&) {
-  }
-}
 
 /// The config.json of somebody's weights.
 void hf_config(std::string_view bytes) { check_hf_config(parse_json(bytes), preset("nano")); }
