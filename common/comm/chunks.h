@@ -26,15 +26,8 @@ struct Chunks {
     const Range range = (*this)[i];
     return data.slice(range.begin, range.size());
   }
-  /// How many elements the largest chunk has.
-  int64_t largest() const {
-    int64_t most = 0;
-    for (int64_t i = 0; i < count; ++i) most = std::max(most, (*this)[i].size());
-    return most;
-  }
-  /// Whether all chunks have the same size.
-  bool even() const { return largest() * count == elements; }
-  bool operator==(const Chunks&) const = default;
+  /// Whether all chunks have the same size. Only then the first one is an n-th of all elements.
+  bool even() const { return (*this)[0].size() * count == elements; }
 };
 
 /// The same elements, in one dimension.
