@@ -217,7 +217,6 @@ void SmallStates::commit(Generation& generation, const FileSum& weights, const F
   manifest_.files = {{weights_file_, weights}, {kOptimizerFile, optimizer}};
   manifest_.write(generation.path());  // the last file: what has it is whole
   generation.publish();
-  generation.drop_links();
 }
 
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,

@@ -208,8 +208,6 @@ Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
   }
 }
 
-bool Generation::is_current() const { return target(home_.path_ / kCurrent) == path_.filename(); }
-
 Generation::~Generation() {
   std::error_code error;
   const fs::path current = fs::read_symlink(home_.path_ / kCurrent, error);
@@ -218,21 +216,10 @@ Generation::~Generation() {
   if (none || (!error && current != path_.filename())) remove_generation(path_);
 }
 
-void Generation::drop_links() const {
-  for (const std::string& name : names_in(home_.path_)) {
-    std::error_code ignored;
-    const bool lacks = fs::symlink_status(path_ / name, ignored).type() == fs::file_type::not_found;
-    const fs::path link = home_.path_ / name;
-    if (lacks && is_linked(name) && target(link) == target_of(name)) fs::remove(link, ignored);
-  }
-}
-
 void Generation::publish() {
   const fs::path& dir = home_.path_;
   if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
-  const bool renamed = std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) == 0;
-  // A network file system may do it, lose the answer, ask again, and hear that nothing was there.
-  if (!renamed && !is_current()) fail(dir);
+  if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
   for (const std::string& name : names_in(path_))
     if (is_linked(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
   // Those before must stay until the switch is on the disk.

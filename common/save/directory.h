@@ -112,13 +112,8 @@ class Generation {
   /// checkpoints that are too many.
   /// @throws UserError; a whole checkpoint, the previous one or this one, is then there
   void publish();
-  /// Removes the directory's links to files that this generation lacks, once it is published: an
-  /// earlier one may have had a tokenizer.
-  void drop_links() const;
 
  private:
-  bool is_current() const;
-
   SaveDirectory& home_;
   std::filesystem::path path_;
 };

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <string_view>
 #include <unistd.h>
 
 #include <sys/file.h>
@@ -61,9 +60,7 @@ int fsync(int fd) {
 int rename(const char* from, const char* to) noexcept {
   if (ladder::fails()) return -1;
   ladder::note(std::string("rename ") + to);
-  const int done = ::renameat(AT_FDCWD, from, AT_FDCWD, to);
-  errno = ENOENT;
-  return bad_disk.lies_at_rename && std::string_view(to).ends_with("/current") ? -1 : done;
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {

@@ -10,14 +10,13 @@ namespace ladder {
 struct BadDisk {
   /// How many of these there were: fsync, rename, mkdir, symlink, remove, fopen, pwrite, ftruncate.
   int operations = 0;
-  int fail_at = -1;             ///< operation number fail_at, from 0 on, fails: EIO
-  int die_at = -1;              ///< SIGKILL ends the process before operation number die_at
-  int fsync_ms = 0;             ///< how long each fsync takes
-  bool held = false;            ///< pwrite waits as long as this is true
-  bool no_locks = false;        ///< flock: ENOLCK
-  bool no_links = false;        ///< symlink: EPERM
-  bool lies_at_rename = false;  ///< a rename to `current` is done, and answers ENOENT
-  std::string unreadable{};     ///< files of that name: EIO
+  int fail_at = -1;          ///< operation number fail_at, from 0 on, fails: EIO
+  int die_at = -1;           ///< SIGKILL ends the process before operation number die_at
+  int fsync_ms = 0;          ///< how long each fsync takes
+  bool held = false;         ///< pwrite waits as long as this is true
+  bool no_locks = false;     ///< flock: ENOLCK
+  bool no_links = false;     ///< symlink: EPERM
+  std::string unreadable{};  ///< files of that name: EIO
   /// What was done is noted here: "fsync PATH", "rename PATH", "remove PATH".
   std::vector<std::string>* done = nullptr;
 };

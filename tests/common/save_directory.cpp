@@ -206,14 +206,6 @@ TEST_F(SaveDir, ACopyWithoutLinksHoldsItsNewestCheckpoint) {
   EXPECT_EQ(kept_in(dir_ / "b"), (std::vector<int64_t>{100, 120, 130}));
 }
 
-// A network file system may lose the answer, ask again, and be told that nothing is there.
-TEST_F(SaveDir, ARenameThatWasDoneAndAnswersThatItWasNot) {
-  save_step(dir_.path(), 1);
-  bad_disk.lies_at_rename = true;
-  save_step(dir_.path(), 2);
-  EXPECT_EQ(SmallModel().load(dir_.path()), 2);
-}
-
 // --overwrite, and going on from an older checkpoint.
 TEST_F(SaveDir, GivesUpThoseWithMoreStepsFirst) {
   for (const int64_t step : {10, 20, 30, 1, 2, 3}) save_step(dir_.path(), step, 3);
