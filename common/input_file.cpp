@@ -15,14 +15,6 @@
 namespace ladder {
 namespace {
 
-/// The kind of a file that cannot be read part by part; null if it can.
-const char* other_kind(const struct stat& info) {
-  if (S_ISREG(info.st_mode)) return nullptr;
-  if (S_ISDIR(info.st_mode)) return "a directory";
-  if (S_ISFIFO(info.st_mode)) return "a pipe";
-  return S_ISSOCK(info.st_mode) ? "a socket" : "a device";
-}
-
 ssize_t read_some(int fd, int64_t begin, std::span<std::byte> out) {
   ssize_t n = 0;
   do n = ::pread(fd, out.data(), out.size(), begin);
@@ -53,17 +45,13 @@ InputFile::InputFile(const std::string& path, std::string_view flag) : InputFile
   // Checked before opening: to open some devices has an effect.
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail(errno);
-  if (const char* kind = other_kind(info))
-    throw UserError("{}: cannot be read: {}, not a regular file", name_, kind);
+  if (!S_ISREG(info.st_mode)) throw UserError("{}: cannot be read: not a regular file", name_);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(errno);
   fd_.reset(new int(fd));
   if (::fstat(fd, &info) != 0) fail(errno);
   size_ = info.st_size;
   written_ = info.st_mtim;
-  // Files of /proc are made up as they are read, and some have no end.
-  if (std::byte first{}; size_ == 0 && read_some(fd, 0, {&first, 1}) != 0)
-    throw UserError("{}: cannot be read: it does not say its size", name_);
 }
 
 void InputFile::check_unchanged() const {

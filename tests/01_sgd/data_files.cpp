@@ -44,11 +44,10 @@ TEST_P(DataFiles, PipesAndDevicesAreRefusedAtOnce) {
   const TempDir dir;
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const std::string legal = ", not a regular file";
-  expect_refused({{"--data " + pipe, pipe + ": cannot be read: a pipe" + legal},
-                  {"--data /dev/zero", "/dev/zero: cannot be read: a device" + legal},
-                  {"--data " + dir.path(), ": cannot be read: a directory" + legal},
-                  {"--data /proc/self/status", "does not say its size"},
+  const std::string legal = ": cannot be read: not a regular file";
+  expect_refused({{"--data " + pipe, pipe + legal},
+                  {"--data /dev/zero", "/dev/zero" + legal},
+                  {"--data " + dir.path(), legal},
                   {"--data nowhere", "nowhere: no such file"}});
   expect_refused({{"--load " + pipe, "neither a file nor a directory"},
                   {"--load /dev/zero", "neither a file nor a directory"}});
@@ -61,7 +60,7 @@ TEST_P(DataFiles, StandardInputIsReadIfItIsAFile) {
   EXPECT_EQ(read("trace.jsonl"), want);
   const Ended pipe = run_with_input("cat text.txt | \"$@\"");
   EXPECT_EQ(pipe.status, 2);
-  EXPECT_EQ(pipe.err, "error: --data /dev/stdin: cannot be read: a pipe, not a regular file\n");
+  EXPECT_EQ(pipe.err, "error: --data /dev/stdin: cannot be read: not a regular file\n");
 }
 
 TEST_P(DataFiles, TokensThatAreTheBytesOfATextTrainAlike) {

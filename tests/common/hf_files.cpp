@@ -160,7 +160,7 @@ TEST_F(HfFilesTest, AnIndexNamesFilesBesideItAlone) {
   for (const char* file : {".", ".."}) {
     index_["weight_map"][kHead] = file;
     write_index();
-    expect_refused("cannot be read: a directory");
+    expect_refused("cannot be read: not a regular file");
   }
   for (const char* text : {"{}", "[]", R"({"weight_map":{}})", R"({"weight_map":["a"]})"}) {
     write_file(dir_ / kIndex, text);
