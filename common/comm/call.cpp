@@ -6,7 +6,8 @@ namespace ladder {
 
 std::string to_string(const Call& call) {
   std::string text{to_string(call.operation)};
-  if (call.operation == Operation::Barrier) return text;
+  if (call.operation == Operation::Barrier)
+    return call.variant.empty() ? text : std::string(call.variant);
   text += fmt::format(" of {} {}", call.payload.size(), dtype_text(call.payload.dtype));
   if (!call.variant.empty()) text += fmt::format(" ({})", call.variant);
   if (call.combine == Combine::Max) text += " (max)";

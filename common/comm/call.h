@@ -37,7 +37,7 @@ struct Call {
   Tensor result = {};              ///< what this rank has afterwards; null for messages
   Combine combine = Combine::Sum;  ///< for reductions
   int root = 0;                    ///< for a broadcast; of a message: the other rank
-  std::string_view variant = {};   ///< "halving"; a literal
+  std::string_view variant = {};   ///< "halving"; of a barrier "split"; a literal
 };
 
 /// Whether two calls mean the same operation. Their buffers may differ.

@@ -148,6 +148,11 @@ const std::vector<Misfit> kMisfits = {
        comm.all_reduce(Memory().make(Dtype::F32, 4, 0));
      },
      {"rank 0 in all_reduce of 4 F32", "rank 1 in barrier"}},
+    {[](Comm& comm) {
+       if (comm.rank() == 0) comm.barrier();
+       comm.split(0, 0);
+     },
+     {"rank 0 in barrier", "rank 1 in split"}},
     {[](Comm& comm) { reduce(comm, comm.rank() ? Reduction::Halving : Reduction::Ring); },
      {"rank 0 in all_reduce of 64 F32 (ring)", "rank 1 in all_reduce of 64 F32 (halving)"}},
     {[](Comm& comm) {
