@@ -124,7 +124,7 @@ void CommandLine::parse(int argc, const char* const* argv) try {
   for (const auto& [flag, value] : values_)
     given_->flags.push_back({flag, std::visit([](const auto* v) { return text_of(*v); }, value)});
 } catch (const CLI::Success& help) {
-  if (launched_local_rank() == 0) app_->exit(help);
+  if (launched_rank() == 0) app_->exit(help);
   throw HelpPrinted{};
 } catch (const CLI::ParseError& e) {
   const std::string text = e.what();  // of a user, so it is shortened
