@@ -1,5 +1,5 @@
-// Call: the collective operation that a rank is in. It is for statistics, for error messages, and
-// for comparing it with the calls of other ranks.
+// Call: the operation that a rank is in. It is for statistics, for error messages, and for
+// comparing it with the calls of other ranks.
 #pragma once
 
 #include <array>

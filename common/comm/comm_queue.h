@@ -19,7 +19,7 @@ namespace ladder {
 ///   const std::unique_ptr<Comm> beside = comm.split(0, comm.rank());
 ///   Collectives collectives(*beside, ...);   // with a Ctx of its own
 ///   CommQueue queue(*beside);
-///   Pending pending = queue.run([&] { collectives.all_reduce(bucket); });
+///   Pending pending = queue.run([=, &collectives] { collectives.all_reduce(bucket); });
 ///   ... computes, but leaves the bucket alone ...
 ///   pending.wait();
 ///

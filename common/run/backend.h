@@ -55,8 +55,8 @@ struct CtxOptions {
   int64_t* flops = nullptr;  ///< counts the operations of products; null: no counting
   Comm* comm = nullptr;      ///< of this rank, to be attached to the device; null: only this rank
   /// A sum over channels has kLeaves leaves, one over the tokens of a sequence has kTokenChunks
-  /// chunks (docs/same_bits.md). Where ranks share such a sum, so many are this
-  /// rank's, as many as any other's.
+  /// chunks (docs/same_bits.md). Ranks that share such a sum have equal parts of it; these are this
+  /// rank's numbers of leaves and chunks.
   int64_t leaves = kLeaves, token_chunks = kTokenChunks;
 };
 /// The context of one rank; its scratch memory counts as Workspace.
