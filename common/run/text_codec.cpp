@@ -34,8 +34,9 @@ TextCodec::TextCodec(const CodecOptions& options, const std::string& load, int64
   }
   if (kind_ == TextTokens::Bytes) vocab_ = kBytes;
   if (vocab_ > vocab)
-    throw UserError("--load {}: a vocabulary of {} has no token for each byte; legal is --tokens ids",
-                    load, vocab);
+    throw UserError(
+        "--load {}: a vocabulary of {} has no token for each byte; legal is --tokens ids", load,
+        vocab);
   if (!tokenizer_) return;
   const Tokenizer& tokenizer = tokenizer_->tokenizer;
   vocab_ = tokenizer.vocab();
