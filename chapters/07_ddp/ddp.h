@@ -180,7 +180,7 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 inline void report_traffic(Log& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();
-  log.traffic(predicted, comm_stream.sent());
+  log.traffic(predicted, log.sent_in_step(comm_stream.group()));
 }
 
 }  // namespace ladder

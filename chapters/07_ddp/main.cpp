@@ -238,7 +238,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
   const Tensor local_losses = m.losses.slice(first, layout.share);
   m.flops = {};
-  m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16

@@ -294,7 +294,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at[Axis::Data] * layout.share;
   const Tensor local_losses = m.losses.slice(first, layout.share);
   m.flops = {};
-  m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.mesh[Axis::Data], count_targets(m.batch));
   m.tp.localize(m.batch);  // from here on row numbers in this rank's part of the vocabulary
@@ -410,7 +409,7 @@ void run(Options o, Comm& comm) {
   report_recompute(run.log, m.flops,
                    layout.stage.extra_flops(layout.recompute, layout.share) / layout.tp);
   const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(run.log)},
-                            {Axis::Data, m.comm_stream.sent()},
+                            {Axis::Data, run.log.sent_in_step(m.comm_stream.group())},
                             {Axis::Pipeline, m.stage.sent(run.log)}};
   report_axes(run.log, comm, plan, sent);
   m.stage.report(run.log, layout.pipeline);

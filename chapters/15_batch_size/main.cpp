@@ -254,7 +254,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = {};
-  m.comm_stream.begin_step();
   m.small_norms.begin_step();
   text.draw(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));

@@ -261,7 +261,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA, dp = layout.dp;
   Comm& dp_group = m.mesh[Axis::Data];  // ranks with the same tokens of other sequences
   m.flops = {};
-  m.comm_stream.begin_step();
   m.context.begin_step();
   // The micro-batches of all context groups are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * dp + dp_group.rank()) * MBS; };

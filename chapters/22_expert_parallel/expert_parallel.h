@@ -125,9 +125,6 @@ class ExpertStreams {
     for (Pending& pending : all) pending.wait();
   }
 
-  void begin_step() {
-    for (CommStream* stream : {&all_, &copies_}) stream->begin_step();
-  }
   void show(Log& log) {
     for (CommStream* stream : {&all_, &copies_}) stream->show(log);
   }
@@ -136,7 +133,7 @@ class ExpertStreams {
               int64_t GA) const {
     std::optional<int64_t> predicted = zero2_traffic(layout_, options, precision, GA);
     if (log.last_step_skipped()) predicted.reset();
-    log.traffic(predicted, all_.sent() + copies_.sent());
+    log.traffic(predicted, log.sent_in_step(all_.group()) + log.sent_in_step(copies_.group()));
   }
 
  private:

@@ -328,7 +328,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.comm_streams.begin_step();
   m.exchange.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first (zero2.h).
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };

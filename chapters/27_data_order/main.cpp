@@ -252,7 +252,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
                       Log& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.comm_stream.begin_step();
   text.draw(m.batch, m.place, step);
   m.last = m.batch.counts();
   m.packed += m.last;

@@ -270,7 +270,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
   const Tensor local_losses = m.losses.slice(first, layout.share);
   m.flops = {};
-  m.comm_stream.begin_step();
   m.watch.begin(m.ctx, step);
   const int64_t number = m.batches.advance_to(step);
   text.draw(m.batch, o.run.seed, number, first);

@@ -118,10 +118,12 @@ inline void report_links(Log& log, std::optional<int64_t> inside, const CommStre
     log.traffic(predicted, measured);
     return log.extra()["traffic"];
   };
-  log.extra()["traffic_inside"] = entry(inside, shards.sent());
-  log.extra()["traffic_across"] = entry(across, replicas.sent());
+  const int64_t sent_inside = log.sent_in_step(shards.group());
+  const int64_t sent_across = log.sent_in_step(replicas.group());
+  log.extra()["traffic_inside"] = entry(inside, sent_inside);
+  log.extra()["traffic_across"] = entry(across, sent_across);
   log.traffic(inside && across ? std::optional(*inside + *across) : std::nullopt,
-              shards.sent() + replicas.sent());
+              sent_inside + sent_across);
 }
 
 }  // namespace ladder

@@ -258,8 +258,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.shard_stream.begin_step();
-  m.replica_stream.begin_step();
   // A shard group has neighboring sequences of the batch. Within them, the micro-batches of one
   // micro-step are neighbors: their gradients are summed first.
   const int64_t first_of_group = layout.place.first_of_group(layout.share);

@@ -342,8 +342,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.shard_stream.begin_step();
-  m.replica_stream.begin_step();
   m.context.begin_step();
   for (int64_t k = 0; k < GA; ++k) {
     text.draw(m.context.whole(), o.run.seed, step, layout.place.first(layout.share, k, MBS));
@@ -477,8 +475,8 @@ void run(Options o, Comm& comm) {
           layout.share * layout.attention_again() * above_mean);
   const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(run.log)},
                             {Axis::Context, m.context.sent(run.log)},
-                            {Axis::Data, m.shard_stream.sent()},
-                            {Axis::Replica, m.replica_stream.sent()},
+                            {Axis::Data, run.log.sent_in_step(m.shard_stream.group())},
+                            {Axis::Replica, run.log.sent_in_step(m.replica_stream.group())},
                             {Axis::Pipeline, m.stage.sent(run.log)}};
   report_axes(run.log, comm, plan, sent);
   m.stage.report(run.log, layout.pipeline);

@@ -264,7 +264,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
                       int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.comm_stream.begin_step();
   text.draw(m.batch, m.place, o.run.seed, step, layout.bundles(m.comm.rank()), layout.batch);
   m.last = m.batch.counts();
   m.packed += m.last;

@@ -310,7 +310,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
   m.source.next(m.ctx, step, layout.batch, bundles);
   Rollout& rollout = m.source.rollout;
   m.flops = {};
-  m.comm_stream.begin_step();
   const std::span<Scored> own =
       std::span(rollout.answers).subspan(bundles.begin * G, bundles.size() * G);
   fill(m.batch, own, G);

@@ -313,8 +313,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
                       Log& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  m.shard_stream.begin_step();
-  m.replica_stream.begin_step();
   m.watch.begin(m.ctx, step);
   const int64_t number = m.batches.advance_to(step);
   // An order has no gaps: the rows of a skipped batch are read, and dropped.

@@ -43,23 +43,15 @@ class CommStream {
   /// The group that counts what is sent here.
   const Comm& group() const { return *group_; }
 
-  /// Called before the first job of a step. sent() counts from here on.
-  void begin_step() { before_ = wire_bytes(); }
-  /// Bytes that this rank sent since the last step began; 0 if none has begun. Valid between jobs.
-  int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
-
   /// Gives the thread a row in the timeline, and counts in the report what it sends.
   void show(Log& log);
 
  private:
-  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
-
   const Ctx& ctx_;
   std::unique_ptr<Comm> group_;
   std::unique_ptr<Device> device_;  ///< of the other thread
   Ctx beside_;
-  std::vector<Event> events_;      ///< of the other thread
-  std::optional<int64_t> before_;  ///< bytes sent when the last step began
+  std::vector<Event> events_;  ///< of the other thread
   std::optional<Collectives> collectives_;
   std::optional<CommQueue> queue_;  ///< last, because its thread uses all of the above
 };

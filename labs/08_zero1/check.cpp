@@ -52,17 +52,19 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
   append(found.weights, "at the start", params, weights.compute);
+  const auto sent = [&] { return stream.group().statistics().wire_bytes(); };
+  int64_t before = 0;
   for (uint64_t step = 0; step < 2; ++step) {
-    stream.begin_step();
+    before = sent();
     sheet.draw(drawn, "gradients", 100 * step + static_cast<uint64_t>(comm.rank()) + 1);
     found.sends.emplace_back();
     for (int64_t s = params.sections(); s-- > 0;) {
-      const int64_t before = stream.sent();
+      const int64_t before_section = sent();
       const Tensor section = params.section_of(drawn, s);
       std::copy_n(section.data<float>(), section.size(), params.section_of(grads, s).data<float>());
       zero1.section_done(grads, s);
       stream.run([](const Ctx&, Collectives&) {}).wait();  // so all that it was given is done
-      found.sends.back().push_back(stream.sent() > before ? 1 : 0);
+      found.sends.back().push_back(sent() > before_section ? 1 : 0);
     }
     zero1.wait(ctx, grads);
     append(found.sums, fmt::format("step {}", step + 1), shard, grads);
@@ -71,7 +73,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
     all_gather(ctx, stream, params, weights.compute);
     append(found.weights, fmt::format("after step {}", step + 1), params, weights.compute);
   }
-  found.sent = stream.sent();
+  found.sent = sent() - before;
 }
 
 std::vector<Found> run_case(Sheet& sheet, const Case& c) {

@@ -53,7 +53,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   const Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {c.params.size()});
   LateGather gather(stream, c.params);
   for (int64_t step = 0; step < kSteps; ++step) {
-    stream.begin_step();
+    const int64_t before = stream.group().statistics().wire_bytes();
     std::ranges::fill_n(params.data<float>(), params.size(),
                         std::numeric_limits<float>::quiet_NaN());
     Pending hold;
@@ -65,7 +65,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       if (s <= c.held) {
         // Jobs run in order: this one sees what was started before it.
         stream.run([](const Ctx&, Collectives&) {}).wait();
-        found.early += sent_text(step, s, stream.sent());
+        found.early += sent_text(step, s, stream.group().statistics().wire_bytes() - before);
       }
       if (s == c.held && step == 0)
         hold = stream.run([&](const Ctx&, Collectives&) {

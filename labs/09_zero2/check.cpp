@@ -88,11 +88,12 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   const int64_t before = taken();
   ShardedGrads grads(arena, stream, params, shard, {}, c.GA);
   found.memory = taken() - before;
+  int64_t sent_before = 0;
   for (uint64_t step = 0; step < 2; ++step) {
-    stream.begin_step();
+    sent_before = stream.group().statistics().wire_bytes();
     take_step(sheet, c, ctx, stream, grads, comm.rank(), step, found);
   }
-  found.sent = stream.sent();
+  found.sent = stream.group().statistics().wire_bytes() - sent_before;
 }
 
 /// Whether a rank has waited for the communication stream too early, in all cases together.

@@ -78,7 +78,7 @@ void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found&
   const std::vector<int64_t> used = c.used();
   for (uint64_t step = 0; step < 2; ++step) {
     init_params(ctx, own, shard, c.gpt, sheet.seed() + step);
-    stream.begin_step();
+    const int64_t sent_before = stream.group().statistics().wire_bytes();
     std::string& ahead = found.ahead.emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {
       if (look == Look::AtOnce && comm.rank() % 2 == 1) std::this_thread::sleep_for(kLate);
@@ -90,7 +90,7 @@ void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found&
           {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]), numbers(some)});
     }
     gathered.reshard();
-    found.sent = stream.sent();
+    found.sent = stream.group().statistics().wire_bytes() - sent_before;
   }
 }
 

@@ -121,7 +121,6 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   ctx.kernels = &table;
   CommStream stream(arena, ctx, comm, run, Reduction::Halving, c.T * c.C,
                     /*with_thread=*/c.ranks > 1);
-  stream.begin_step();
   ColumnLinear layer(room, stream, kRoom, c.T, c.C);
   here = c.ranks > 1 ? &meetings : nullptr;
   // Jobs that a call has started and not waited for end here, after its results have been read.
@@ -132,7 +131,7 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   train(sheet, c, ctx, comm.rank(), arena, layer, begin, found);
   begin(0);
   here = nullptr;
-  found.sent = stream.sent();
+  found.sent = stream.group().statistics().wire_bytes();
   found.room = room.peak().total();
 }
 

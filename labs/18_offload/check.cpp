@@ -192,7 +192,6 @@ void run_model(Sheet& sheet, const Case& c) {
   m.params.reshard();
   // As train_step() does it.
   m.inputs.begin_step();
-  m.comm_stream.begin_step();
   for (int64_t k = 0; k < layout.GA; ++k) {
     const Batch part = m.batch.slice(k * layout.micro, layout.micro);
     m.grads.begin(k, layout.GA);
