@@ -84,7 +84,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
-  return {.gpt = layout.gpt, .layout = layout.params, .params = m.params, .optim = m.sgd.tensors()};
+  return {.layout = layout.params, .params = m.params, .optim = m.sgd.tensors()};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.

@@ -90,8 +90,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
-  return {.gpt = layout.gpt,
-          .layout = layout.params,
+  return {.layout = layout.params,
           .params = m.params,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer)}};

@@ -68,8 +68,7 @@ class Staging {
     for (size_t i = 0; i < optim_.size(); ++i)
       copy_to(optim_[i].tensor, ctx, state.optim[i].tensor);
     // Without `others`: begin_save() has already read them into SmallStates.
-    return {.gpt = state.gpt,
-            .layout = state.layout,
+    return {.layout = state.layout,
             .params = state.params.copied_to(params_),
             .optim = optim_,
             .comm = state.comm};

@@ -171,16 +171,17 @@ inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
 
 /// Adds what this rank has of the weights. @param state its tensors are in host memory
 inline void add_weights(SharedFile& file, const TrainingState& state) {
+  const GptConfig& config = state.layout.config();
   const ParamLayout whole = state.layout.whole();
   for (const ParamSpec& spec : state.layout.specs()) {
     if (spec.is_copy) continue;  // of a tied head, whose owner writes it
     const ParamSpec& all = whole.spec(spec.name);
     std::vector<int64_t> begins;
-    for (const HfTensor& hf : hf_tensors(all, state.gpt))
+    for (const HfTensor& hf : hf_tensors(all, config))
       begins.push_back(file.plan().begin_of(hf.name));
     const auto* part = state.layout.tensor(state.params, spec).data<float>();
-    const std::vector<RowPiece> pieces = pieces_of(spec, part, state.gpt);
-    if (is_transposed(spec, state.gpt)) {
+    const std::vector<RowPiece> pieces = pieces_of(spec, part, config);
+    if (is_transposed(spec, config)) {
       add_transposed(file, begins[0], all.rows, pieces, spec.stride);
       continue;
     }

@@ -34,8 +34,7 @@ struct OpenModel {
   /// @throws UserError
   void load(const Ctx& ctx, const std::string& path) {
     load_parameters(ctx, path,
-                    {.gpt = config,
-                     .layout = layout,
+                    {.layout = layout,
                      .params = weights.master,
                      .optim = {},
                      .others{named_state("router_bias", balance)}});

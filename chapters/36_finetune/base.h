@@ -188,7 +188,7 @@ class Frozen {
  public:
   Frozen(Arena& arena, const GptConfig& gpt, const LoraOptions& lora,
          const PrecisionOptions& precision)
-      : arena_(arena), gpt_(gpt), layout_(gpt) {
+      : arena_(arena), layout_(gpt) {
     if (lora.on()) params_ = arena.alloc(Mem::Param, "base", precision.dtype(), {layout_.size()});
   }
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const LoraOptions& lora,
@@ -227,24 +227,21 @@ class Frozen {
     merge(all, layout_, learned.tensor(), state.layout, scale);
     SaveDirectory directory(base.merged);
     state.texts.erase(kAdapterConfigFile);
-    const TrainingState whole{.gpt = gpt_,
-                              .layout = layout_,
+    const TrainingState whole{.layout = layout_,
                               .params = all,
                               .optim = {},
-                              .tokenizer = state.tokenizer,
-                              .end_of_text = state.end_of_text,
-                              .texts = state.texts};
+                              .texts = state.texts,
+                              .end_of_text = state.end_of_text};
     const std::string why_not = save_checkpoint(ctx, &directory, whole, steps);
     if (!why_not.empty()) throw UserError("--save-merged {}: {}", base.merged, why_not);
   }
 
  private:
   void read(const Ctx& ctx, const std::string& base, Tensor to) const {
-    load_parameters(ctx, base, {.gpt = gpt_, .layout = layout_, .params = to, .optim = {}});
+    load_parameters(ctx, base, {.layout = layout_, .params = to, .optim = {}});
   }
 
   Arena& arena_;
-  GptConfig gpt_;
   ParamLayout layout_;
   Tensor params_;
 };
@@ -252,10 +249,9 @@ class Frozen {
 /// As load_or_init; but a run without --load whose weights all learn begins with those of --base.
 inline int64_t load_or_begin(const Ctx& ctx, const RunOptions& run, const std::string& base,
                              const TrainingState& state) {
-  const bool own = !run.load.empty() || base.empty() || state.gpt.adapter_rank > 0;
+  const bool own = !run.load.empty() || base.empty() || state.layout.config().adapter_rank > 0;
   if (own) return load_or_init(ctx, run.load, run.seed, state);
-  load_parameters(ctx, base,
-                  {.gpt = state.gpt, .layout = state.layout, .params = state.params, .optim = {}});
+  load_parameters(ctx, base, {.layout = state.layout, .params = state.params, .optim = {}});
   return 0;
 }
 

@@ -61,10 +61,10 @@ struct Layout {
 
   // In this order: members use those above.
   GptConfig gpt = o.run.gpt();
-  GptConfig learned = o.lora.learned(gpt);  ///< adapters, or the whole model
-  ParamLayout params{learned};              ///< what has gradients and states
-  int64_t batch = o.run.batch;              ///< B, bundles of a step
-  int64_t tokens = batch * gpt.seq_len;     ///< of a step, if its rows were full
+  /// Of what has gradients and states: adapters, or the whole model.
+  ParamLayout params{o.lora.learned(gpt)};
+  int64_t batch = o.run.batch;           ///< B, bundles of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step, if its rows were full
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t N = o.run.ranks;                                       ///< ranks
   int64_t share = o.ddp.share(batch, N);                         ///< bundles of a step on one rank
@@ -141,8 +141,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
-  return {.gpt = layout.learned,
-          .layout = layout.params,
+  return {.layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),

@@ -32,11 +32,10 @@ inline void load_merged(const Ctx& ctx, OpenModel& model, const std::string& bas
                         const std::string& load, const LoraOptions& lora) {
   model.load(ctx, lora.on() || load.empty() ? base : load);
   if (!lora.on()) return;
-  const GptConfig learned = lora.learned(model.config);
-  const ParamLayout layout(learned);
+  const ParamLayout layout(lora.learned(model.config));
   Arena own;
   const Tensor adapters = own.alloc(Mem::Staging, "adapters", Dtype::F32, {layout.size()});
-  load_parameters(ctx, load, {.gpt = learned, .layout = layout, .params = adapters, .optim = {}});
+  load_parameters(ctx, load, {.layout = layout, .params = adapters, .optim = {}});
   const HostCopy whole = HostCopy::of(ctx, model.weights.master);
   merge(whole.tensor(), model.layout, adapters, layout, lora.scale());
   whole.send();

@@ -135,7 +135,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
   TrainingState state{
-      .gpt = layout.gpt,
       .layout = layout.params,
       .params = m.weights.master,
       .optim = m.optimizer.tensors(),
@@ -286,9 +285,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   const TrainingState state = training_state(layout, m);
   if (m.source.base) m.source.base->load(m.ctx, o.rl.base);
   if (m.comm.rank() == 0)
-    load_parameters(
-        m.ctx, o.rl.base,
-        {.gpt = layout.gpt, .layout = layout.params, .params = m.weights.master, .optim = {}});
+    load_parameters(m.ctx, o.rl.base,
+                    {.layout = layout.params, .params = m.weights.master, .optim = {}});
   m.comm.broadcast(m.weights.master, 0);
   m.weights.refresh(m.ctx);
   // DPO computes the log-probabilities of --base once, and keeps them.

@@ -188,8 +188,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 /// All that a checkpoint holds.
 TrainingState training_state(const Layout& layout, Memory& m) {
-  return {.gpt = layout.gpt,
-          .layout = layout.local,
+  return {.layout = layout.local,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),

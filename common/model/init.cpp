@@ -73,8 +73,7 @@ uint64_t mix(uint64_t x) {
 
 }  // namespace
 
-void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
-                 const GptConfig& config, uint64_t seed) {
+void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, uint64_t seed) {
   const std::vector<Tensor> sections = layout.sections_of(flat);
   HostCopy host = HostCopy::to_write(ctx, *std::ranges::max_element(sections, {}, &Tensor::size));
   for (int64_t s = 0; s < layout.sections(); ++s) {
@@ -89,7 +88,7 @@ void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
     Team::mine(ctx.threads).run(clear);
     const auto draw = [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
       float* out = to + spec.offset - layout.section(s).begin + here;
-      const double std = init_std(spec.role, config.layers);
+      const double std = init_std(spec.role, layout.config().layers);
       if (spec.role == Role::Gain) std::fill_n(out, n, 1.0f);
       if (std > 0) fill_normal(out, n, there, Random(seed, spec.name), std);
       if (spec.role == Role::AdapterA)

@@ -13,8 +13,7 @@ namespace ladder {
 /// tensor name and index in the tensor. Of adapters (chapter 36) A is uniform in +-1 / sqrt(K), and
 /// B is 0.
 /// @param flat F32
-void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
-                 const GptConfig& config, uint64_t seed);
+void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, uint64_t seed);
 
 /// A 64-bit hash of these weights, bit by bit. It is a sum modulo 2^64 over elements, each a mix of
 /// tensor name, index and bits. So shards can add their sums.

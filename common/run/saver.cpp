@@ -16,7 +16,7 @@ namespace ladder {
 int64_t load_or_init(const Ctx& ctx, const std::string& load, uint64_t seed,
                      const TrainingState& state) {
   if (!load.empty()) return load_checkpoint(ctx, load, state);
-  init_params(ctx, state.params, state.layout, state.gpt, seed);
+  init_params(ctx, state.params, state.layout, seed);
   return 0;
 }
 
@@ -60,7 +60,7 @@ TrainingState Saver::all_of(const TrainingState& state) const {
   TrainingState all = state;
   all.others.push_back({.name = "origin", .get = [this] { return origin_; }, .set = {}});
   if (const auto& known = options_.text_tokenizer) {
-    all.tokenizer = hf_tokenizer_files(known->tokenizer);
+    all.texts.merge(hf_tokenizer_files(known->tokenizer));  // those of the chapter stay
     all.end_of_text = known->tokenizer.end_of_text;
   }
   return all;

@@ -32,25 +32,24 @@ bool is_finite(const json& value) {
   return !value.is_structured() || std::all_of(value.begin(), value.end(), is_finite);
 }
 
-/// config.json and the files of the tokenizer, by name.
+/// config.json and the further files, by name.
 std::map<std::string, std::string> texts_of(const TrainingState& state) {
-  json config = hf_config(state.gpt);
+  json config = hf_config(state.layout.config());
   for (const char* key : {"bos_token_id", "eos_token_id"})
     if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
-  std::map<std::string, std::string> texts = state.tokenizer;
-  for (const auto& [name, text] : state.texts) texts[name] = text;
-  if (state.gpt.adapter_rank == 0) texts[kConfigFile] = config.dump(2) + "\n";
+  std::map<std::string, std::string> texts = state.texts;
+  if (state.layout.config().adapter_rank == 0) texts[kConfigFile] = config.dump(2) + "\n";
   return texts;
 }
 
 /// The file of the weights.
 const char* weights_file_of(const TrainingState& state) {
-  return state.gpt.adapter_rank > 0 ? kAdapterFile : kWeightsFile;
+  return state.layout.config().adapter_rank > 0 ? kAdapterFile : kWeightsFile;
 }
 
 /// The manifest without the checksums of the files.
 Manifest manifest_of(const TrainingState& state, int64_t steps) {
-  Manifest manifest{.model = Manifest::sizes_of(state.gpt), .state = {{"step", steps}}};
+  Manifest manifest{.model = Manifest::sizes_of(state.layout.config()), .state = {{"step", steps}}};
   for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
   return manifest;
 }
@@ -165,7 +164,7 @@ SafetensorsReader open_file(const fs::path& dir, const Manifest& manifest, const
 /// @param dir has the files
 OpenCheckpoint open_checkpoint(const fs::path& dir, const TrainingState& state) {
   Manifest manifest = Manifest::read(dir);
-  check_model(dir, manifest, state.gpt);
+  check_model(dir, manifest, state.layout.config());
   SafetensorsReader weights = open_file(dir, manifest, weights_file_of(state));
   SafetensorsReader optimizer = open_file(dir, manifest, kOptimizerFile);
   check_optimizer(optimizer, state);
@@ -247,15 +246,15 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
 void load_parameters(const Ctx& ctx, const std::string& path, const TrainingState& state) {
   const auto found = with_checkpoint(path, [&](const fs::path& dir) {
     Manifest manifest = Manifest::read(dir);
-    check_model(dir, manifest, state.gpt);
+    check_model(dir, manifest, state.layout.config());
     SafetensorsReader weights = open_file(dir, manifest, weights_file_of(state));
     return std::tuple(dir, std::move(manifest), std::move(weights));
   });
-  if (!found) return load_weights(ctx, path, state.gpt, state.layout, state.params);
+  if (!found) return load_weights(ctx, path, state.layout, state.params);
   const auto& [dir, manifest, weights] = *found;
-  const FoundWeights tensors = find_weights({&weights, 1}, state.gpt);
+  const FoundWeights tensors = find_weights({&weights, 1}, state.layout.config());
   set_states(dir, manifest, state);
-  copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
+  copy_weights(ctx, state.params, tensors, state.layout);
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
@@ -264,11 +263,11 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
       with_checkpoint(path, [&](const fs::path& dir) { return open_checkpoint(dir, state); });
   check_same(path, found, state.comm);
   if (!found) {
-    load_weights(ctx, path, state.gpt, state.layout, state.params, first);
+    load_weights(ctx, path, state.layout, state.params, first);
     return 0;
   }
   const auto& [dir, manifest, weights, optimizer] = *found;
-  const FoundWeights tensors = find_weights({&weights, 1}, state.gpt);
+  const FoundWeights tensors = find_weights({&weights, 1}, state.layout.config());
   set_states(dir, manifest, state);
 
   if (first && is_unnamed(path, dir))
@@ -278,7 +277,7 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
                     path, dir.filename().string()));
 
   // Everything is checked now. From here on tensors are overwritten.
-  copy_weights(ctx, state.params, tensors, state.gpt, state.layout);
+  copy_weights(ctx, state.params, tensors, state.layout);
   copy_optimizer(ctx, optimizer, state);
   if (first) tell_unshared((dir / kManifestFile).string(), manifest, state);
   return manifest.steps();

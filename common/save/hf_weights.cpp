@@ -261,7 +261,8 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
 }
 
 void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
-                  const GptConfig& config, const ParamLayout& layout) {
+                  const ParamLayout& layout) {
+  const GptConfig& config = layout.config();
   const HostCopy host = HostCopy::to_write(ctx, params.tensor);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.tensor.bytes()));
   std::vector<float> theirs, ours;
@@ -283,8 +284,9 @@ void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
   host.send();
 }
 
-void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, const Flat& params, bool speaks) {
+void load_weights(const Ctx& ctx, const std::string& path, const ParamLayout& layout,
+                  const Flat& params, bool speaks) {
+  const GptConfig& config = layout.config();
   if (family(config) == Family::Mixture)
     throw UserError(
         "{}: a mixture of the parts of several models is no model of transformers; legal is a "
@@ -292,7 +294,7 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
         path);
   if (config.adapter_rank > 0) {
     const SafetensorsReader file((fs::path(path) / kAdapterFile).string());
-    return copy_weights(ctx, params, find_weights({&file, 1}, config), config, layout);
+    return copy_weights(ctx, params, find_weights({&file, 1}, config), layout);
   }
   const HfFiles files = open_hf_files(path);
   const Head head = check_config(files.config, config);
@@ -302,7 +304,7 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
                "{}: no config.json beside the weights: --heads, the activation and the "
                "epsilon of the norms{} are taken on trust\n",
                path, has_llama_names(config) ? ", and the angles of RoPE" : "");
-  copy_weights(ctx, params, found, config, layout);
+  copy_weights(ctx, params, found, layout);
 }
 
 }  // namespace ladder

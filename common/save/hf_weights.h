@@ -44,13 +44,13 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
 /// the narrow formats. Padding becomes zero.
 /// @throws UserError if a file cannot be read
 void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
-                  const GptConfig& config, const ParamLayout& layout);
+                  const ParamLayout& layout);
 
 /// Does everything, from files of Hugging Face. Their config.json must agree with the model. If
 /// there is none, stderr says what is taken on trust.
 /// @param speaks whether this rank prints that
 /// @throws UserError as find_weights and check_hf_config do; params is then unchanged
-void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, const Flat& params, bool speaks = true);
+void load_weights(const Ctx& ctx, const std::string& path, const ParamLayout& layout,
+                  const Flat& params, bool speaks = true);
 
 }  // namespace ladder

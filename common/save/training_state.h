@@ -45,15 +45,13 @@ NamedState named_state(std::string name, T& object) {
 }
 
 struct TrainingState {
-  const GptConfig& gpt;
   const ParamLayout& layout;  ///< of `params` and the optimizer's tensors: a shard or all of them
   Flat params;                ///< F32
   std::vector<NamedTensor> optim;
   std::vector<NamedState> others = {};
-  /// Files of the tokenizer, name -> text, and the token that ends a text, for config.json.
-  std::map<std::string, std::string> tokenizer = {};
-  std::optional<int64_t> end_of_text = {};
-  std::map<std::string, std::string> texts = {};  ///< further files, name -> text
+  /// Further files, name -> text: those of the tokenizer, and a chapter's own.
+  std::map<std::string, std::string> texts = {};
+  std::optional<int64_t> end_of_text = {};  ///< the token that ends a text, for config.json
   Comm* comm = nullptr;  ///< the ranks that save and load together; null: only this rank
 };
 

@@ -84,7 +84,7 @@ void run_model(Sheet& sheet, bool decoupled) {
   AdamW adamw(arena, layout, options, decoupled);
   const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()}),
                grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
-  init_params(ctx, params, layout, gpt, sheet.seed());
+  init_params(ctx, params, layout, sheet.seed());
   updated = calls = 0;
   for (int64_t t = 1; t <= 3; ++t) {
     const auto drawn = sheet.normals("grads", layout.size(), static_cast<uint64_t>(t));

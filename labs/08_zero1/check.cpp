@@ -48,7 +48,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   Zero1 zero1(stream, params, c.ddp);
   Optimizer optimizer(arena, shard, {}, {});
 
-  init_params(ctx, weights.master, shard, c.gpt, c.seed);
+  init_params(ctx, weights.master, shard, c.seed);
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
   append(found.weights, "at the start", params, weights.compute);

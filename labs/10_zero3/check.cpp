@@ -77,7 +77,7 @@ void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found&
 
   const std::vector<int64_t> used = c.used();
   for (uint64_t step = 0; step < 2; ++step) {
-    init_params(ctx, own, shard, c.gpt, sheet.seed() + step);
+    init_params(ctx, own, shard, sheet.seed() + step);
     const int64_t sent_before = stream.group().statistics().wire_bytes();
     std::string& ahead = found.ahead.emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {

@@ -58,7 +58,7 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   const Ctx& ctx = r.ctx;
   const Tensor weights = r.arena.zeros(Mem::Param, "params", Dtype::F32, {r.params.size()});
   const Tensor grads = r.arena.zeros(Mem::Grad, "grads", Dtype::F32, {r.params.size()});
-  init_params(ctx, weights, r.params, c.gpt, sheet.seed());
+  init_params(ctx, weights, r.params, sheet.seed());
   const BlockTensors p = r.params.view(weights).blocks[0], g = r.params.view(grads).blocks[0];
   const Activations a = alloc_activations(r.arena, c.gpt, kSequences, c.plan);
   const ActGrads d = alloc_act_grads(r.arena, c.gpt, kSequences, c.plan);

@@ -103,8 +103,7 @@ struct Rank {
             arena, ctx, &comm) {}
 
   TrainingState state() const {
-    return {.gpt = layout.config(),
-            .layout = layout,
+    return {.layout = layout,
             .params = layout.own(params),
             .optim = {{"m", m}, {"v", v}},
             .comm = &comm};
@@ -183,8 +182,7 @@ void read(Sheet& sheet, const Place& place, int64_t step) {
     return arena.zeros(Mem::Param, name, Dtype::F32, {layout.size()});
   };
   const Tensor params = alloc("params"), m = alloc("m"), v = alloc("v");
-  const TrainingState state{
-      .gpt = layout.config(), .layout = layout, .params = params, .optim = {{"m", m}, {"v", v}}};
+  const TrainingState state{.layout = layout, .params = params, .optim = {{"m", m}, {"v", v}}};
   for (const auto& entry : fs::directory_iterator(place.run.save))
     if (entry.path().filename().string().starts_with(fmt::format("generation-{}.", step)))
       load_checkpoint(Ctx{}, entry.path().string(), state);

@@ -87,7 +87,7 @@ void run_room(Sheet& sheet) {
 /// A model with random weights, whose attention is not nearly even, and a text.
 struct Model : Desk {
   Model(const Sheet& sheet, Position position) : gpt(model(sheet, position)) {
-    init_params(ctx, params, layout, gpt, sheet.seed());
+    init_params(ctx, params, layout, sheet.seed());
     ctx.kernels->scale(ctx, params, 5.0f);
     const Random random(sheet.seed(), "text");
     for (uint64_t t = 0; t < static_cast<uint64_t>(kWindow); ++t)

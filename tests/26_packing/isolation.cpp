@@ -15,7 +15,7 @@ constexpr int64_t kRow = 16, kB = 2;
 
 class Isolation : public ::testing::TestWithParam<const char*> {
  protected:
-  Isolation() { init_params(ctx_, params_, layout_, gpt_, 1); }
+  Isolation() { init_params(ctx_, params_, layout_, 1); }
 
   /// The losses of documents that are packed two bundles a step.
   std::vector<float> losses(const std::vector<std::string>& documents, bool mask = true) {

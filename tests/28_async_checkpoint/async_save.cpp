@@ -31,11 +31,7 @@ struct Rank {
             arena, ctx, &comm) {}
 
   TrainingState state() const {
-    return {.gpt = layout.config(),
-            .layout = layout,
-            .params = layout.own(params),
-            .optim = {{"m", m}},
-            .comm = &comm};
+    return {.layout = layout, .params = layout.own(params), .optim = {{"m", m}}, .comm = &comm};
   }
   void fill(float value) {
     for (const Tensor& tensor : {params, m})
@@ -259,8 +255,7 @@ TEST(OwnBytesControl, SeeThatSomeAreNotWrittenOnce) {
     run_threads(2, [&](Comm& comm) {
       const RankModel model(config, {.shards = 2}, comm);
       const ParamLayout first = RankModel::of_rank(config, {.shards = 2}, 0);
-      TrainingState spoilt{.gpt = config,
-                           .layout = forgets ? model.layout : first,
+      TrainingState spoilt{.layout = forgets ? model.layout : first,
                            .params = model.layout.own(model.params),
                            .optim = model.state().optim,
                            .comm = &comm};

@@ -57,7 +57,7 @@ class Decoding : public ::testing::TestWithParam<Case> {
     ctx.scratch = arena.alloc(Mem::Workspace, "scratch", Dtype::U8,
                               {ctx.threads, ctx.kernels->scratch_bytes});
     const Tensor master = arena.alloc(Mem::Param, "master", Dtype::F32, {layout.size()});
-    init_params(ctx, master, layout, config, 1);
+    init_params(ctx, master, layout, 1);
     ctx.kernels->scale(ctx, master, 3.0f);  // attention that is not nearly even
     if (dtype != Dtype::F32) ctx.kernels->cast(ctx, params, master);
     if (dtype == Dtype::F32) std::memcpy(params.ptr, master.ptr, size_t(master.bytes()));

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Adapters, ::testing::Values("tiny", "llama-tiny
 
 TEST_P(Adapters, BeginWithAOfTheirBoundAndBOfZero) {
   const Tensor flat = arena_.zeros(Mem::Param, "adapters", Dtype::F32, {layout_.size()});
-  init_params(ctx_, flat, layout_, learned(), 1);
+  init_params(ctx_, flat, layout_, 1);
   for (const ParamSpec& spec : layout_.specs()) {
     const Tensor tensor = layout_.tensor(flat, spec);
     double most = 0;

@@ -73,7 +73,7 @@ TEST(GptConfig, RefusesImpossibleExperts) {
 
 TEST(Init, HasTheMomentsOfGpt2) {
   Weights w{.config = preset("tiny")};
-  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, 1);
   for (const ParamSpec& spec : w.layout.specs()) {
     double mean = 0, square = 0;
     const auto n = static_cast<double>(spec.live());
@@ -95,29 +95,29 @@ TEST(Init, DependsOnSeedNameAndIndexAlone) {
   Weights a{.config = small()}, b{.config = small()};
   b.config.layers = 2;  // another layout: block 1 lies at the same place, the head elsewhere
   Weights c{.config = b.config};
-  init_params(Ctx{}, a.flat, a.layout, a.config, 1);
-  init_params(Ctx{}, c.flat, c.layout, c.config, 1);
+  init_params(Ctx{}, a.flat, a.layout, 1);
+  init_params(Ctx{}, c.flat, c.layout, 1);
   const ParamSpec &x = a.spec("lm_head.weight"), &y = c.spec("lm_head.weight");
   ASSERT_NE(x.offset, y.offset);
   EXPECT_EQ(
       std::memcmp(a.data() + x.offset, c.data() + y.offset, 4 * static_cast<size_t>(x.live())), 0);
-  init_params(Ctx{}, b.flat, b.layout, a.config, 2);
+  init_params(Ctx{}, b.flat, b.layout, 2);
   EXPECT_NE(a.data()[x.offset], b.data()[x.offset]);
 }
 
 TEST(Init, AnyNumberOfThreadsGivesTheSameBits) {
   Weights one{.config = preset("tiny")}, many{.config = preset("tiny")};
-  init_params(Ctx{}, one.flat, one.layout, one.config, 1);
+  init_params(Ctx{}, one.flat, one.layout, 1);
   Ctx ctx;
   ctx.threads = 5;
-  init_params(ctx, many.flat, many.layout, many.config, 1);
+  init_params(ctx, many.flat, many.layout, 1);
   EXPECT_EQ(std::memcmp(one.data(), many.data(), static_cast<size_t>(one.flat.bytes())), 0);
   EXPECT_EQ(param_hash(ctx, many.flat, many.layout), param_hash(Ctx{}, one.flat, one.layout));
 }
 
 TEST(Init, PaddingIsZero) {
   Weights w{.config = small()};
-  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, 1);
   const ParamSpec& head = w.spec("lm_head.weight");
   ASSERT_EQ(head.shape.size() - head.live(), 44 * 40);
   for (int64_t i = head.live(); i < head.shape.size(); ++i) EXPECT_EQ(w.data()[head.offset + i], 0);
@@ -125,7 +125,7 @@ TEST(Init, PaddingIsZero) {
 
 TEST(ParamHash, SeesEveryBitButNotThePadding) {
   Weights w{.config = small()};
-  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, 1);
   const uint64_t hash = param_hash(Ctx{}, w.flat, w.layout);
   const ParamSpec& head = w.spec("lm_head.weight");
   w.data()[head.offset + head.live()] = 1;
@@ -144,7 +144,7 @@ TEST(ParamHash, SeesEveryBitButNotThePadding) {
 // any other.
 TEST(ParamHash, IsASumOverElements) {
   Weights w{.config = small()};
-  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, 1);
   const uint64_t whole = param_hash(Ctx{}, w.flat, w.layout);
   float &a = w.data()[3], &b = w.data()[w.spec("lm_head.weight").offset];
   const float was = a;

@@ -80,9 +80,7 @@ struct SmallModel {
 
   Tensor tensor(const std::string& name) const { return layout.tensor(params, layout.spec(name)); }
 
-  TrainingState state() const {
-    return {.gpt = config, .layout = layout, .params = params, .optim = optim};
-  }
+  TrainingState state() const { return {.layout = layout, .params = params, .optim = optim}; }
   void save(const std::string& dir, int64_t step, int64_t keep = 1) const {
     SaveDirectory home(dir, keep);
     const std::string why_not = save_checkpoint(home, state(), step);

@@ -38,8 +38,7 @@ struct RankModel {
         .on_rank(rank % (s.shards * s.tp * s.pp));
   }
   TrainingState state() const {
-    return {.gpt = layout.config(),
-            .layout = layout,
+    return {.layout = layout,
             .params = layout.own(params),
             .optim = {{"code", code}, {"m", m}, {"count", count}},
             .comm = &comm_};
