@@ -6,6 +6,7 @@
 #include "chapters/36_finetune/lora.h"
 #include "common/model/init.h"
 #include "common/run/backend.h"
+#include "common/run/options.h"
 #include "common/save/hf_layout.h"
 #include "tests/common/refusal.h"
 #include "tests/common/run_files.h"
