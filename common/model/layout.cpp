@@ -154,10 +154,16 @@ std::span<const ParamSpec> ParamLayout::specs(int64_t s) const {
                                    static_cast<size_t>(range.size()));
 }
 
+const ParamSpec* ParamLayout::find(std::string_view name) const {
+  const auto at = std::find_if(specs_.begin(), specs_.end(),
+                               [&](const ParamSpec& spec) { return spec.name == name; });
+  return at == specs_.end() ? nullptr : &*at;
+}
+
 const ParamSpec& ParamLayout::spec(std::string_view name) const {
-  const auto at = std::ranges::find(specs_, name, &ParamSpec::name);
-  CHECK(at != specs_.end(), "no parameter {}", name);
-  return *at;
+  const ParamSpec* spec = find(name);
+  CHECK(spec, "no parameter {}", name);
+  return *spec;
 }
 
 std::vector<Tensor> ParamLayout::sections_of(const Flat& flat) const {

@@ -141,7 +141,9 @@ class ParamLayout {
   const std::vector<ParamSpec>& specs() const { return specs_; }
   /// The parameters of section s.
   std::span<const ParamSpec> specs(int64_t s) const;
-  /// The parameter of this name. @throws CheckError if it is not here
+  /// The parameter of this name; null if it is not here.
+  const ParamSpec* find(std::string_view name) const;
+  /// @throws CheckError if there is none
   const ParamSpec& spec(std::string_view name) const;
 
   /// Sections: 0 is embed, then come the blocks, and the last is the last norm with the head.
