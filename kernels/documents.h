@@ -130,7 +130,7 @@ void attend_documents(const Ctx& ctx, int64_t B, int64_t T, std::initializer_lis
     if (documents[d].size() > 0) f(alone, DocumentRows{documents[d]});
   const int32_t* position = ctx.documents.position.data<int32_t>();
   for (const Tensor& x : outputs) {
-    const int64_t bytes = x.bytes() / (B * T);
+    const int64_t bytes = x.bytes() / std::max<int64_t>(B * T, 1);
     for (int64_t row = 0; row < B * T; ++row)
       if (position[row] == kPadding)
         std::memset(static_cast<char*>(x.host()) + row * bytes, 0, static_cast<size_t>(bytes));

@@ -271,7 +271,8 @@ void check_more(Op op, const Arguments& given, const Extents& s) {
   switch (op) {
     case Op::expert_rows: {
       const int64_t E = given.tensors[0]->size() - 1, most = s.B * s.T * s.k, capacity = numbers[0];
-      const int64_t needed = capacity == 0 ? most : std::min(most, s.B * E * capacity);
+      const int64_t needed =
+          capacity == 0 ? most : std::min(most, s.B * E * std::min(capacity, s.T * s.k));
       CHECK(s.M >= needed, "{}: room for {} rows, not {}", name, s.M, needed);
       return;
     }

@@ -331,13 +331,14 @@ void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* 
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
+  const Extents all = check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse);
   if (ctx.documents.borders)
-    return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
+    return attend_documents(ctx, all.B, all.T, {dqkv},
                             [&](const Ctx& alone, const DocumentRows& one) {
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
                                                  one.of(out), one.statistics(lse));
                             });
-  const Piece piece(ctx, check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
+  const Piece piece(ctx, all);
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();
     T* dx = dqkv.data<T>();

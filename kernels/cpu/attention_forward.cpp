@@ -267,12 +267,13 @@ void finish_rows(HeadRows<T> out, float* lse, Range rows, const Softmaxes& sum, 
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
+  const Extents all = check_shapes(Op::attention_forward, out, lse, qkv);
   if (ctx.documents.borders)
     return attend_documents(
-        ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
+        ctx, all.B, all.T, {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
         });
-  const Piece piece(ctx, check_shapes(Op::attention_forward, out, lse, qkv));
+  const Piece piece(ctx, all);
   const Extents& s = piece.s;
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();

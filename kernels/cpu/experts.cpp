@@ -47,7 +47,7 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
   const auto* from = static_cast<const char*>(inp.host());
   auto* to = static_cast<char*>(out.host());
   const int32_t* pair = rows.from.data<int32_t>();
-  parallel_for(ctx, rows_of(rows, s.E - 1).end, 1, s.C, [=](Range range) {
+  parallel_for(ctx, rows.offsets.data<int32_t>()[s.E], 1, s.C, [=](Range range) {
     for (int64_t row = range.begin; row < range.end; ++row)
       std::memcpy(to + row * bytes, from + pair[row] / s.k * bytes, static_cast<size_t>(bytes));
   });

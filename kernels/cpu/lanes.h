@@ -26,7 +26,7 @@ HWY_INLINE void for_lanes(int64_t n, F&& f) {
 
 /// Joins the lanes of v as a tree: lane i with lane i + half, until one is left.
 template <class D, class Join>
-HWY_INLINE float reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
+HWY_INLINE hn::TFromD<D> reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
   if constexpr (hn::MaxLanes(d) == 1) {
     return hn::GetLane(v);
   } else {

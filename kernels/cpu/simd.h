@@ -149,8 +149,7 @@ HWY_INLINE Exponents<N> cut_product(const Vecs<N>& x, const Vecs<N>& y) {
 /// 2^(k + r). 2^r is a polynomial, fitted to make the largest relative error small (3e-9).
 template <size_t N>
 HWY_INLINE Vecs<N> exp2(const Exponents<N>& exponents) {
-  // Not structured bindings: with OpenMP, clang 16 lets no lambda use their names.
-  const Vecs<N>&k_bits = exponents.k_bits, &r = exponents.r;
+  const auto& [k_bits, r] = exponents;
   Vecs<N> power;
   power.fill(broadcast(1.532647148e-04f));
   for (const float c : {1.339080627e-03f, 9.618505836e-03f, 5.550359935e-02f, 2.402264774e-01f,

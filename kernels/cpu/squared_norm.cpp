@@ -17,17 +17,6 @@ namespace {
 using Limbs = std::array<int64_t, kLimbs>;
 using Doubles = hn::CappedTag<double, 4>;
 
-/// Joins the lanes of v as a tree: lane i with lane i + half.
-template <class D>
-HWY_INLINE double join_lanes(D d, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(d) == 1) {
-    return hn::GetLane(v);
-  } else {
-    const hn::Half<D> half;
-    return join_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-
 /// The squares of 16 floats, which are exact in double, joined as a tree.
 HWY_INLINE double leaf_of(const float* x) {
   const Doubles d;
@@ -40,7 +29,7 @@ HWY_INLINE double leaf_of(const float* x) {
   }
   for (size_t half = kParts / 2; half > 0; half /= 2)
     for (size_t i = 0; i < half; ++i) part[i] = hn::Add(part[i], part[i + half]);
-  return join_lanes(d, part[0]);
+  return reduce_lanes(d, part[0], [](auto a, auto b) { return hn::Add(a, b); });
 }
 
 using Words = hn::CappedTag<uint64_t, 8>;

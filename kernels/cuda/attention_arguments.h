@@ -45,7 +45,7 @@ inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outpu
   for (const Tensor& x : outputs) {
     if (!ctx.documents.borders) return;
     launch(ctx, clear_padding, {.x = position.size()}, 128, 0, static_cast<uint16_t*>(x.ptr),
-           device_data<int32_t>(position), x.bytes() / 2 / position.size());
+           device_data<int32_t>(position), x.bytes() / 2 / std::max<int64_t>(position.size(), 1));
   }
 }
 

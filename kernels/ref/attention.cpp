@@ -293,12 +293,13 @@ struct Partials {
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
+  const Extents all = check_shapes(Op::attention_forward, out, lse, qkv);
   if (ctx.documents.borders)
     return attend_documents(
-        ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
+        ctx, all.B, all.T, {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
           attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
         });
-  const Extents s = piece_of(check_shapes(Op::attention_forward, out, lse, qkv));
+  const Extents s = piece_of(all);
   dispatch(out, [&]<class Real>(Real) {
     const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
     Real* x = qkv.data<Real>();
@@ -312,13 +313,14 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
+  const Extents all = check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse);
   if (ctx.documents.borders)
-    return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
+    return attend_documents(ctx, all.B, all.T, {dqkv},
                             [&](const Ctx& alone, const DocumentRows& one) {
                               attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
                                                  one.of(out), one.statistics(lse));
                             });
-  const Extents s = piece_of(check_shapes(Op::attention_backward, dqkv, dout, qkv, out, lse));
+  const Extents s = piece_of(all);
   dispatch(out, [&]<class Real>(Real) {
     Real *x = qkv.data<Real>(), *dx = dqkv.data<Real>();
     const AttentionPositions place = whole_sequence(s.T, ctx.documents.chunk_length);

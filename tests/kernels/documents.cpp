@@ -213,6 +213,16 @@ TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
   }
 }
 
+TEST_P(DocumentsTest, AttentionTakesNoRows) {
+  Ctx none = ctx;
+  none.documents = {box.empty(Dtype::I32, {0, 2}), box.empty(Dtype::I32, {0, T})};
+  const Tensor out = box.empty({0, T, 8}), lse = box.empty(sums, {0, 2, T});
+  const Tensor qkv = box.empty({0, T, 24});
+  k.attention_forward(none, out, lse, qkv);
+  k.attention_backward(none, qkv, out, qkv, out, lse);
+  expect_refused("attention_forward", [&] { k.attention_forward(none, qkv, lse, qkv); });
+}
+
 TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
   for (const auto& [d, rows] : std::vector<std::pair<size_t, Range>>{
            {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {18, {500, 601}}}) {

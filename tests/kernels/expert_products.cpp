@@ -142,21 +142,6 @@ TEST_P(ExpertProducts, NoTokensAreNothing) {
   }
 }
 
-TEST_P(ExpertProducts, AllTokensToOneExpert) {
-  const int64_t B = 4, T = 150;
-  const Tensor expert = box.empty(Dtype::I32, {B, T, 1});
-  for (int64_t i = 0; i < B * T; ++i) expert.data<int32_t>()[i] = 2;
-  const ExpertRows rows = sorted(box, expert, kE);
-  const Tensor inp = spread(box, {B, T, kK}), dout = spread(box, {B, T, kN});
-  const Tensor dw = box.empty(sums, {kE, kN, kK}), want = box.empty(sums, {kN, kK});
-  k.grouped_matmul_backward_weight(ctx, dw, dout.view({B * T, kN}), inp.view({B * T, kK}), rows,
-                                   Into::Write);
-  k.matmul_backward_weight(ctx, want, dout, inp, Into::Write);
-  const Tensor own = dw.slice(2, 1).view({kN, kK});
-  EXPECT_TRUE(!as_dense || same_bits(own, want));
-  EXPECT_LT(relative_error(own, want), 1e-5);
-}
-
 INSTANTIATE_TEST_SUITE_P(Tables, ExpertProducts, ::testing::ValuesIn(tables_of_all_dtypes()),
                          table_name);
 

@@ -125,10 +125,6 @@ TEST_F(Gradients, Gelu) {
     k.gelu_forward(ctx, out, inp);
     return dot(out, dout);
   });
-  // In place: dinp may be dout.
-  const Tensor both = box.copy(dout);
-  k.gelu_backward(ctx, both, both, inp);
-  EXPECT_TRUE(same_bits(both, dinp));
 }
 
 TEST_F(Gradients, Swiglu) {

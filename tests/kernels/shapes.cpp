@@ -38,16 +38,11 @@ TEST_P(Shapes, Fp8StandsBeside16BitsWithALegalScale) {
 
 // A product without terms is 0, and what no row has, none needs.
 TEST_P(Shapes, ExtentsMayBeZero) {
-  const Tensor out = make({2, 5}), bias = make({5}), dw = make({5, 4}), dinp = make({2, 4});
+  const Tensor out = make({2, 5}), bias = make({5}), dinp = make({2, 4});
   k.matmul_forward(ctx, out, make({2, 0}), make({5, 0}), bias, 8);
   for (int64_t i = 0; i < out.size(); ++i) EXPECT_EQ(at(out, i), at(bias, i % 5));
   k.matmul_backward_input(ctx, dinp, make({2, 0}), make({0, 4}), 8);
   for (int64_t i = 0; i < dinp.size(); ++i) EXPECT_EQ(at(dinp, i), 0);
-  for (const auto& [B, T] : {std::pair{0, 3}, {3, 0}}) {
-    for (int64_t i = 0; i < dw.size(); ++i) set(dw, i, 7);
-    k.matmul_backward_weight(ctx, dw, make({B, T, 5}), make({B, T, 4}), Into::Write);
-    for (int64_t i = 0; i < dw.size(); ++i) EXPECT_EQ(at(dw, i), 0) << B << " " << T;
-  }
   EXPECT_NO_THROW(k.matmul_forward(ctx, make({0, 5}), make({0, 4}), make({5, 4}), bias, 8));
 }
 

@@ -4,7 +4,8 @@
 // the first warp runs as far as it can, and the last is far behind.
 //
 // What a GPU leaves undefined is an error here: a barrier that some threads do not reach, a shuffle
-// that some lanes of its mask do not reach. The error names the kernel, the block and the thread.
+// that some lanes of its mask do not reach. So is a barrier that a thread misses because it has
+// returned, which newer GPUs allow. The error names the kernel, the block and the thread.
 #pragma once
 
 #include <array>

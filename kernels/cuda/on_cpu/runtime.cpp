@@ -16,7 +16,7 @@ namespace {
 /// Memory is aligned as on a GPU, and no better, so that code cannot rely on more.
 constexpr size_t kAlignment = 256;
 
-bool failed = false;
+std::atomic<bool> failed = false;
 
 /// Blocks of memory, {begin, end}, for is_device_memory().
 struct Given {

@@ -13,8 +13,8 @@
 
 namespace ladder::on_cpu {
 
-/// What one block of an sm_80 can have. The stand-in has no more, so that no kernel comes to need
-/// more.
+/// What one block of an sm_80 can have, so that no kernel comes to need more. (The stand-in says
+/// that it is an sm_89, which has FP8 and 99 KiB; tests take so little where they say so.)
 constexpr int64_t kMaxShared = 163 << 10;
 
 /// The shared memory of the block that runs. It has the exact size: AddressSanitizer sees an index
