@@ -13,8 +13,8 @@
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
 //     (kernels/token_leaves.h);
-//   - a sequence is a row, or a document (Ctx::documents), which the forward of routers and pieces
-//   refuses;
+//   - a sequence is a row, or a document (Ctx::documents), which the forward of routers
+//     and pieces refuses;
 //   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
 //     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
 //   - the line above a pointer says the shapes and dtypes of its operands. operations.inc explains
