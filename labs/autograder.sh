@@ -24,6 +24,7 @@ for folder in labs/"$1"{,_*}; do
   [[ ! -f $folder/lab.toml ]] || name=$(basename "$folder")
 done
 [[ -n ${name-} ]] || fail "no lab $1"
+base=$(sed -n 's/^base = "\([^ ]*\).*/\1/p' "labs/$name/lab.toml")  # the chapter whose model the lab's program reads
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -50,8 +51,8 @@ chmod 700 tree
 cd tree
 # Where it is built may be another processor than where it grades.
 cmake --preset cpu -D BUILD_TESTING=OFF -D LADDER_BENCH=OFF -D LADDER_MARCH=x86-64-v3 \\
-  -D LADDER_ONLY_CHAPTERS='^$name\$'
-cmake --build --preset cpu --target labs
+  -D LADDER_ONLY_CHAPTERS='^($name${base:+|$base})\$'
+cmake --build --preset cpu --target labs${base:+ ch$base}
 EOF
 cat >"$work/zip/run_autograder" <<EOF
 #!/usr/bin/env bash

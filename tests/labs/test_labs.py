@@ -12,12 +12,13 @@ import time
 import tomllib
 import unittest
 import unittest.mock
+import zipfile
 
 from house_of_labs import ROOT, Tree
 
 import lab as lab_py
 import update
-from engine import answers, build, gates, grade, musts, sandbox
+from engine import answers, build, gates, grade, judge, musts, sandbox
 from engine.desk import Desk, pairs
 from engine.labs import Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 
@@ -247,6 +248,22 @@ class Grading(Tree):
         self.assertEqual(found["score"], 0)
         self.assertIn("could not be judged (ValueError); tell who teaches", found["output"])
         self.assertIn("Traceback", err.getvalue())
+
+
+class Packing(Tree):
+    def test_an_autograder_builds_all_programs_of_its_lab(self):
+        programs = self.root / "programs"
+        for path in [programs / "git", self.root / "scripts/bundle_deps.sh"]:
+            path.parent.mkdir()
+            path.write_text("#!/bin/sh\n[ $1 = archive ] && exec tar -c -T /dev/null; mkdir $2\n", encoding="utf-8")
+            path.chmod(0o755)
+        for number in ["08", "37"]:
+            packed = self.root / f"{number}.zip"
+            subprocess.run(["bash", self.root / "labs/autograder.sh", number, packed], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+            with zipfile.ZipFile(packed) as archive:
+                chapters = re.search("LADDER_ONLY_CHAPTERS='(.*)'", archive.read("setup.sh").decode())[1]
+            for target in judge.targets(find(number, self.root)):
+                self.assertRegex(target.partition("ch" if target.startswith("ch") else "lab_")[2], chapters)
 
 
 class Building(Tree):
