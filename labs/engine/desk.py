@@ -39,7 +39,7 @@ class Desk:
     # The student's files.
     def start(self, lab):
         """Writes the stubs that are not there yet. Returns their paths."""
-        stubs = {self.of(lab) / path: stub(lab, path) for path in lab.files}  # all, or none
+        stubs = self._stubs(lab)
         written = [path for path in stubs if not path.exists()]
         if not written:
             raise Refused(f"{next(iter(stubs))} is there already and stays as it is; reset {lab.number} --yes begins again")
@@ -52,6 +52,10 @@ class Desk:
                 (self.of(lab) / name).write_text(make(lab), encoding="utf-8")
         return written
 
+    def _stubs(self, lab):
+        """{path: text} of all. @throws Refused"""
+        return {self.of(lab) / path: stub(lab, path) for path in lab.files}
+
     def files(self, lab):
         """@throws Refused if one is not there"""
         found = [self.of(lab) / path for path in lab.files]
@@ -62,6 +66,7 @@ class Desk:
 
     def reset(self, lab):
         """Puts files aside and writes stubs. Returns the paths of the old files."""
+        self._stubs(lab)  # where these are refused, no file is moved
         aside = []
         for path in self.files(lab):
             n = 1

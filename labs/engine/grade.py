@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 
 from . import judge, sandbox, transplant
+from .build import DoesNotCompile
 from .labs import Refused, replace
 
 SEEDS = 3
@@ -48,7 +49,12 @@ def taken(lab, submission, work, notes):
 def found(submission, path):
     """A file of a submission. @throws NotTaken"""
     # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
-    candidates = itertools.chain([submission / path, submission / Path(path).name], (folder / path for folder in folders(submission)))
+    name = Path(path).name
+    candidates = itertools.chain(
+        [submission / path, submission / name],
+        (folder / path for folder in folders(submission)),
+        (folder / name for folder in folders(submission)),
+    )
     file = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
     if file is None or not file.resolve().is_relative_to(submission.resolve()):
         raise transplant.NotTaken(f"no file {path} in the submission")
@@ -141,7 +147,7 @@ def evaluate(lab, build, submission, seeds, notes):
         return report(results, said)
     except transplant.NotTaken as fault:
         return nothing(f"{fault}\n{RULE}")
-    except judge.DoesNotCompile as fault:
+    except DoesNotCompile as fault:
         sandbox.demand_room(work)
         return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
     except (Refused, MemoryError):  # the grader is not set up or has no memory, whatever is handed in

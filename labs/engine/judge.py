@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from . import gates, sandbox
-from .build import DoesNotCompile
 from .labs import Refused
 from .room import Room
 
@@ -57,7 +56,7 @@ def check_seeds(lab, build, work, seeds, program, guarded=False):
         scratch.chmod(0o755)
         # The reference first: nothing of the student's has run that could change it.
         ours = reference_of(build, f"lab_{lab.name}", scratch, "reference")
-        references = [measured(ours, f"{seed} reference") for seed in seeds]
+        references = [whole(f"the reference of lab {lab.number}", measured(ours, f"{seed} reference")) for seed in seeds]
         trace = reference_trace(lab, build, scratch, seeds[0]) if program and lab.program else None
         mine = place_of(lab, build, f"lab_{lab.name}", f"labs/{lab.name}/check.cpp", work, scratch, guarded)
         runs, printed = [], ""
@@ -89,6 +88,14 @@ def measured(place, given):
     return place.run([place.program], given=given, seconds=20 if given.endswith("student") else 60)
 
 
+def whole(what, outcome):
+    """The outcome of a program of the tree's, on which nothing of a student's has had an influence.
+    @throws Refused if it did not end well"""
+    if outcome.ended:
+        raise Refused(f"{what} {outcome.ended}: {outcome.printed}")
+    return outcome
+
+
 def believed(yours, reference, ours, seed):
     """Where all that is measured follows from what the functions return, the reference's program
     measures that. What the student's says is not believed, but for what was thrown."""
@@ -99,7 +106,7 @@ def believed(yours, reference, ours, seed):
     sent = {case for case, _, kind, _ in yours.rows if kind == "returned"}
     rows = [row for row in judged.rows if row[0] in sent and row[2] not in ("begin", "end")]
     rows += [row for row in yours.rows if row[2] in ("begin", "threw", "end")]
-    return sandbox.Outcome(yours.ended, rows, yours.printed)
+    return sandbox.Outcome(yours.ended or judged.ended, rows, yours.printed)
 
 
 def reference_of(build, target, scratch, name):
@@ -124,7 +131,9 @@ def place_of(lab, build, target, source, work, scratch, guarded):
 
 
 def reference_trace(lab, build, scratch, seed):
-    return trace_of(lab, build, reference_of(build, f"ch{lab.name}", scratch, "trace"), lab.program["vary"][0], seed)[0]
+    lines, outcome = trace_of(lab, build, reference_of(build, f"ch{lab.name}", scratch, "trace"), lab.program["vary"][0], seed)
+    whole(f"the reference of lab {lab.number}, ch{lab.name},", outcome)
+    return lines
 
 
 def run_program(lab, build, work, scratch, seed, reference, guarded):
@@ -133,18 +142,18 @@ def run_program(lab, build, work, scratch, seed, reference, guarded):
     gate = next(gate for gate in lab.gates if gate.kind == "trace")
     place = place_of(lab, build, f"ch{lab.name}", f"chapters/{lab.name}/main.cpp", work, scratch, guarded)
     choices = lab.program["vary"]
-    lines, ended, printed = trace_of(lab, build, place, choices[seed % len(choices)], seed)
-    result = gates.judge_trace(gate, lines, reference, ended)
+    lines, outcome = trace_of(lab, build, place, choices[seed % len(choices)], seed)
+    result = gates.judge_trace(gate, lines, reference, outcome.ended)
     result.case = f"{lab.program['args']} {choices[seed % len(choices)]}"
-    return result, printed if ended else ""  # a program that ends well prints its plan and its report
+    return result, outcome.printed if outcome.ended else ""  # a program that ends well prints its plan and its report
 
 
 def trace_of(lab, build, place, more, seed):
-    """(lines of its --trace, how it ended, what it printed) on the weights and the text of a seed"""
+    """(lines of its --trace, its Outcome) on the weights and the text of a seed"""
     data = put_data(lab, build, place.folder, seed)
     words = [place.program, *lab.program["args"].split(), *more.split(), "--data", data, "--seed", seed, "--trace", "trace.jsonl"]
     outcome = place.run(words, seconds=60)
-    return sandbox.lines_of(place.folder / "trace.jsonl"), outcome.ended, outcome.printed
+    return sandbox.lines_of(place.folder / "trace.jsonl"), outcome
 
 
 def put_data(lab, build, folder, seed):
@@ -156,9 +165,7 @@ def put_data(lab, build, folder, seed):
         write_for_all(folder / name, text)
     chapter, *args = lab.program["base"].split()
     words = [build.binary(f"ch{chapter}"), *args, "--data", "chats.jsonl", "--seed", seed, "--save", "base"]
-    outcome = sandbox.run(words, folder, seconds=60)
-    if outcome.ended:
-        raise Refused(f"the base of lab {lab.number} is not made: ch{chapter} {outcome.ended}: {outcome.printed}")
+    whole(f"the base of lab {lab.number} is not made: ch{chapter}", sandbox.run(words, folder, seconds=60))
     for path in [folder / "base", *(folder / "base").rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755)  # the program may be another user's
@@ -168,6 +175,3 @@ def put_data(lab, build, folder, seed):
 def write_for_all(path, text):
     path.write_text(text, encoding="utf-8")
     path.chmod(0o644)
-
-
-__all__ = ["DoesNotCompile", "Refused", "check", "check_seeds", "targets", "trace_of"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import judge, musts, sandbox
 from .build import Build, DoesNotCompile
-from .labs import ROOT, find, mutated, stub, write
+from .labs import ROOT, Refused, find, mutated, stub, write
 
 LEAST_LOST = 3  # points, of 100
 MOST_MUTANTS = 28
@@ -57,7 +57,7 @@ def faults_of_reference(lab, build):
     for seed in SEEDS[1:]:  # the sizes of a case may fit together with one seed alone
         try:
             failed = first_failure(judge.check(lab, build, judge.AS_BUILT, seed)[0])
-        except ValueError as fault:
+        except (ValueError, Refused) as fault:
             failed = fault
         if failed:
             yield f"with seed {seed} the reference fails: {failed}"

@@ -5,6 +5,8 @@ import contextlib
 import errno
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -50,8 +52,9 @@ class Labs(unittest.TestCase):
 
     def test_mutants_change_what_is_there(self):
         for lab in all_labs():
+            whole = {path: (ROOT / path).read_text(encoding="utf-8") for path in lab.files}
             for mutant in lab.mutants():
-                self.assertNotEqual(mutated(lab, mutant), {}, mutant.name)
+                self.assertNotEqual(mutated(lab, mutant), whole, mutant.name)
                 self.assertIn(mutant.gate, [gate.name for gate in lab.gates], f"{lab.name}: {mutant.name}")
 
     def test_a_sentence_that_says_what_must_hold_has_a_mutant(self):
@@ -127,6 +130,14 @@ class Planted(Tree):
         self.assertEqual(aside[0].read_text(encoding="utf-8"), "mine")
         self.assertEqual(len(set(aside)), 2)
 
+    def test_no_file_is_put_aside_where_no_stub_can_be_made(self):
+        lab, desk = find("08", self.root), Desk(self.root)
+        mine = desk.start(lab)[0]
+        self.replace("chapters/08_zero1/zero1.h", "#pragma once", "#pragma once\n")
+        with self.assertRaisesRegex(Refused, "labs/update.py renews it"):
+            desk.reset(lab)
+        self.assertTrue(mine.is_file())
+
     def test_rules_for_an_assistant(self):
         """They name each function and what is closed, have no line of the answer, and stay as they are."""
         for number in ["08", "31", "12x"]:
@@ -196,7 +207,7 @@ class Grading(Tree):
         results, lab = self.root / "results.json", find("08", self.root)
         full = OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
         beneath = unittest.mock.Mock(**{"f_bavail": 0, "f_frsize": 1, "f_files": 0})
-        for what, fault in [("judge.check_seeds", full), ("judge.check_seeds", grade.judge.DoesNotCompile("ld: No space left")), ("judge.targets", Refused("the tree"))]:
+        for what, fault in [("judge.check_seeds", full), ("judge.check_seeds", grade.DoesNotCompile("ld: No space left")), ("judge.targets", Refused("the tree"))]:
             self.grade(results)
             with unittest.mock.patch(f"engine.grade.{what}", side_effect=fault), unittest.mock.patch.object(grade, "taken", return_value=[]), unittest.mock.patch("os.statvfs", return_value=beneath):
                 with self.assertRaises((OSError, Refused)):
@@ -227,6 +238,31 @@ class Grading(Tree):
         path = "chapters/08_zero1/zero1.h"
         for folder, told in [(deep, f"no file {path} in"), (long, "zero1.h has 1,048,577 bytes; at most 1,048,576 are taken"), (link, f"no file {path} in")]:
             self.assertTrue(grade.evaluate(lab, None, folder, [1], [])["output"].startswith(told), folder)
+
+    def test_a_file_in_a_folder_of_any_name(self):
+        """What a zip of the folder with one's file holds."""
+        mine = self.root / "in/my lab/zero1.h"
+        mine.parent.mkdir(parents=True)
+        mine.write_text("mine", encoding="utf-8")
+        self.assertEqual(grade.found(self.root / "in", "chapters/08_zero1/zero1.h"), mine)
+        other = self.root / "in/work/08/chapters/08_zero1/zero1.h"  # one that says where it belongs comes first
+        other.parent.mkdir(parents=True)
+        other.write_text("mine", encoding="utf-8")
+        self.assertEqual(grade.found(self.root / "in", "chapters/08_zero1/zero1.h"), other)
+
+    def test_a_reference_that_does_not_end_well_is_no_students_fault(self):
+        lab, tree = find("08", self.root), unittest.mock.Mock()
+        with unittest.mock.patch.object(sandbox, "run", return_value=sandbox.Outcome("ended by SIGKILL", [], "no room")):
+            with self.assertRaisesRegex(Refused, "the reference of lab 08 ended by SIGKILL: no room"):
+                judge.check_seeds(lab, tree, self.root, [1], False)
+            with self.assertRaisesRegex(Refused, "the reference of lab 08, ch08_zero1, ended by SIGKILL: no room"):
+                judge.reference_trace(lab, tree, self.root / "scratch", 1)
+
+    def test_a_judge_that_does_not_end_well_says_so(self):
+        rows = [("c", "what", "returned", "1"), ("", "", "end", "")]
+        with unittest.mock.patch.object(judge, "measured", return_value=sandbox.Outcome("ended by SIGSEGV", [], "")):
+            found = judge.believed(sandbox.Outcome("", rows), sandbox.Outcome("", rows), None, 1)
+        self.assertEqual(found.ended, "ended by SIGSEGV")
 
     def test_latin_1_in_a_comment_costs_nothing(self):
         lab, mine = find("08", self.root), self.root / "mine"
