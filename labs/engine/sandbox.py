@@ -230,7 +230,8 @@ def wait(process, seconds, owned, disk):
         process.wait()
         return ended
     if process.returncode < 0:
-        return f"ended by {signal.Signals(-process.returncode).name}"
+        names = {each.value: each.name for each in signal.Signals}  # of some there is none
+        return f"ended by {names.get(-process.returncode, f'signal {-process.returncode}')}"
     return f"ended with status {process.returncode}" if process.returncode else ""
 
 

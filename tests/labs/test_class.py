@@ -76,6 +76,13 @@ class Class(Tree):
         self.assertEqual((status, self.graded), (0, [("bob", seed), ("dot", seed)]))
         self.assertEqual((self.rows()["dot"]["errors"], self.rows()["bob"]["errors"]), ("bucket_lost", ""))
 
+    def test_a_check_that_was_mended_grades_all_again(self):
+        seen = {grade.digest(self.lab, self.root / "in/ann")}
+        for name in ["labs/check.h", "labs/check.cpp", "labs/ranks.h", "labs/08_zero1/check.cpp"]:
+            self.replace(name, "#include", "\n#include")
+            seen.add(grade.digest(self.lab, self.root / "in/ann"))
+        self.assertEqual(len(seen), 5)
+
     def test_what_could_not_be_judged_is_tried_again(self):
         with unittest.mock.patch.object(grade, "taken", side_effect=ValueError), contextlib.redirect_stderr(io.StringIO()):
             status, told = self.run_class()

@@ -97,6 +97,7 @@ class Misbehaves(unittest.TestCase):
     def test_ends_badly(self):
         self.assertIn("MemoryError", self.outcome("b = [bytearray(1 << 26) for _ in range(100)]").printed)
         self.assertEqual(self.outcome("import os; os.abort()").ended, "ended by SIGABRT")
+        self.assertEqual(self.outcome("import os; os.kill(os.getpid(), 40)").ended, "ended by signal 40")
         self.outcome("import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(60)\n")  # and leaves something behind
 
     def test_ctrl_c_leaves_nothing_running(self):
