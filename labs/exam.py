@@ -93,10 +93,6 @@ def replicas_sent(P, S, R):  # 30: a shard's gradient, FP32
     return 2 * 4 * (P / S) * (R - 1) / R
 
 
-def ulysses_from(groups, heads):  # 20: FP32
-    return next(P for P in (2, 4, 8, 16, 32, 64) if P > (groups + heads) / groups)
-
-
 def ring_sent(T, C, kappa, P, e):  # 20: forward of a layer
     return 2 * kappa * T * C * (P - 1) / P * e
 
@@ -131,10 +127,6 @@ def expert_flops(E, k, C, F):  # 21: a token, forward and backward
 
 def taken(f, k, T, E):  # 21: tokens of a sequence that an expert takes
     return math.ceil(f * k * T / E)
-
-
-def undropped(E, k):  # 21: factor of --capacity
-    return E / k
 
 
 def balance(loads, shares, k, T):  # 21
@@ -266,7 +258,7 @@ def points_of(questions, lines):
             if k not in map(str, range(1, len(questions) + 1)):
                 raise InvalidOperation
             points[int(k) - 1] = int(is_right(value, questions[int(k) - 1][2]))
-        except InvalidOperation:
+        except ArithmeticError:
             unread.append(line)
     return points, unread
 
@@ -343,7 +335,7 @@ def judge(questions, k, value):
         raise Refused(f"no question {k}; there are 1 to {len(questions)}")
     try:
         right = is_right(value, questions[int(k) - 1][2])
-    except InvalidOperation:
+    except ArithmeticError:
         raise Refused(f"{value} is no number") from None
     print(f"{k}: right" if right else f"{k}: not {value}, to {DIGITS} digits")
     return 0 if right else 1

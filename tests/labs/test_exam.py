@@ -31,8 +31,6 @@ class Exams(unittest.TestCase):
             "13.1": exam.head_in_blocks(12288, 50304),
             "19.1": exam.keys_and_values(80, 8192, 8, 128),
             "19.2": exam.same_matrices(192, 1 / 4),
-            "20.2": exam.ulysses_from(1, 1),
-            "21.2": exam.undropped(8, 2),
             "22.1": exam.owner_rows(64, 6, 8),
         }.items():
             self.assertTrue(answers.judge(exercise, repr(float(value)))[0], f"{exercise}: {value}")
@@ -95,10 +93,10 @@ class Exams(unittest.TestCase):
             right = "".join(f"{k} {answer:.3g}\n" for k, (_, _, answer) in enumerate(exam.exam("systems", 3, "heron Ada"), 1))
             (folder / "answers").mkdir()
             (folder / "answers/Ada.txt").write_text(right, encoding="utf-8")
-            (folder / "answers/Ben Ode.txt").write_text(right + "13 1\n2 many\n", encoding="utf-8")
+            (folder / "answers/Ben Ode.txt").write_text(right + "13 1\n2 many\n3 1e9999999\n", encoding="utf-8")
             grading = [*words, "--handed-in", str(folder / "answers"), "--csv", str(folder / "points.csv")]
             status, told = said(*grading)
-            self.assertEqual((status, told), (1, "Ben Ode: not read: 13 1\nBen Ode: not read: 2 many\nCleo: nothing handed in\n"))
+            self.assertEqual((status, told), (1, "Ben Ode: not read: 13 1\nBen Ode: not read: 2 many\nBen Ode: not read: 3 1e9999999\nCleo: nothing handed in\n"))
             rows = (folder / "points.csv").read_text(encoding="utf-8").splitlines()
             self.assertEqual(rows[1], "Ada,12" + 12 * ",1")
             self.assertLess(int(rows[2].split(",")[1]), 12)
@@ -110,7 +108,7 @@ class Exams(unittest.TestCase):
             self.assertEqual(said(*grading)[0], 2)
 
     def test_bad_input_is_one_line(self):
-        for words in [["history", "--seed", "1"], ["llama"], ["llama", "--seed", "x"], ["llama", "--seed", "1", "--answer", "13", "1"], ["llama", "--seed", "1", "--answer", "1", "many"], ["llama", "--seed", "1", "--answers"], ["llama", "--seed", "1", "--key", "", "--answers"]]:
+        for words in [["history", "--seed", "1"], ["llama"], ["llama", "--seed", "x"], ["llama", "--seed", "1", "--answer", "13", "1"], ["llama", "--seed", "1", "--answer", "1", "many"], ["llama", "--seed", "1", "--answer", "1", "1e9999999"], ["llama", "--seed", "1", "--answers"], ["llama", "--seed", "1", "--key", "", "--answers"]]:
             status, text = said(*words)
             self.assertEqual((status, text.count("\n")), (2, 1), words)
 
