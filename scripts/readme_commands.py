@@ -2,13 +2,13 @@
 """Runs the commands that READMEs tell a reader to run, and says which do not do so: those of the
 chapters, and of the pages that show how to run one.
 
-    scripts/readme_commands.py [--build build/cpu] [--text runs/bible.txt] [--steps 3] [NN|PAGE ...]
+    scripts/readme_commands.py [--build build/cpu] [NN|PAGE ...]
 
 Every ```sh block of a README is run as it stands, but on the first part of the text, and what trains
 on runs/bible.txt takes three steps, so that each takes seconds. Programs must have been built: what builds, installs
-or measures is passed over, and of a ctest it is only asked whether it finds tests. Each command of a
-block must end with status 0. Where the text beside it says "refused" a block may end with 2, where it
-says "differ" with 1, where it says "status 3" with that.
+or measures is passed over, and of a ctest it is only asked whether it finds tests. The first command
+that fails ends a block. A block must end with status 0; where the text before it ends with "refused:"
+with 2. Where the text beside it says "differ" it may end with 1, where it says "status 3" with that.
 """
 
 import argparse
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TRAIN = {name for name, row in chapter_tree.read_table().items() if row.trains}
 PASSED_OVER = re.compile(r"^(# |scripts/(?!text.sh --grammar)|(bash|tar -xf ladder.tar) scripts|cmake |ninja |mkdir |build/cuda|$)")
 PAGES = ["README.md", "docs/running.md", "docs/one_step.md", "docs/recipe.md"]
+TEXT, STEPS = ROOT / "runs/bible.txt", 3
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,7 +39,7 @@ def blocks(text):
         yield text.count("\n", 0, found.start()) + 1, commands, (before, after)
 
 
-def shortened(commands, steps):
+def shortened(commands):
     """The same commands with a few steps of training, without those that are passed over."""
     lines = []
     for line in commands.splitlines():
@@ -50,28 +51,27 @@ def shortened(commands, steps):
         trains = not program or program[1] in TRAIN  # others know no --steps
         keeps = re.match(r'\w+="', line)  # flags of later lines
         if trains and not keeps and "--data runs/bible.txt" in line:  # a run of its own; exercises' are short
-            line = re.sub(r"--steps (\d+)", lambda m: f"--steps {min(int(m[1]), steps)}", line)
+            line = re.sub(r"--steps (\d+)", lambda m: f"--steps {min(int(m[1]), STEPS)}", line)
             line = re.sub(r"--(warmup|eval-every|decay-steps) \d+", r"--\1 1", line)
-            line += "" if "--steps" in line else f" --steps {steps}"
+            line += "" if "--steps" in line else f" --steps {STEPS}"
         lines.append(line)
     return "\n".join(lines) + "\n" if lines else ""
 
 
 def legal(around):
     """Statuses that a block may end with."""
-    statuses = {0}
+    statuses = {2} if around[0].endswith("refused:") else {0}
     for paragraph in around:
-        statuses |= {2} if "refused" in paragraph else set()
         statuses |= {1} if "differ" in paragraph else set()
         statuses |= {int(status) for status in re.findall(r"status (\d)", paragraph)}
     return statuses
 
 
-def run_readme(readme, here, steps):
+def run_readme(readme, here):
     """Runs a README's blocks in the folder `here`. Returns the faults."""
     faults, function = [], ""
     for line, commands, around in blocks(readme.read_text(encoding="utf-8")):
-        commands = shortened(commands, steps)
+        commands = shortened(commands)
         if not commands:
             continue
         if re.search(r"^run\(\)", commands, re.MULTILINE):  # for the exercises that follow
@@ -79,8 +79,7 @@ def run_readme(readme, here, steps):
             continue
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         began = time.time()
-        flags = "set -o pipefail\n" if len(legal(around)) > 1 else "set -e -o pipefail\n"
-        done = subprocess.run(["bash", "-c", flags + function + commands], cwd=here,
+        done = subprocess.run(["bash", "-c", "set -e -o pipefail\n" + function + commands], cwd=here,
                               env=environment, capture_output=True, text=True, errors="replace")
         where = f"{readme.name if readme.parent == ROOT else '/'.join(readme.parts[-2:])}:{line}"
         print(f"{where}: status {done.returncode}, {time.time() - began:.0f} s", flush=True)
@@ -90,11 +89,11 @@ def run_readme(readme, here, steps):
     return faults
 
 
-def workplace(folder, build, text):
+def workplace(folder, build):
     """A folder that looks like the project to the commands, with a short text."""
     here = Path(folder)
     (here / "runs").mkdir()
-    (here / "runs/bible.txt").write_bytes(text.read_bytes()[:100_000])
+    (here / "runs/bible.txt").write_bytes(TEXT.read_bytes()[:100_000])
     (here / "build").mkdir()
     (here / "build/cpu").symlink_to(build.resolve())
     for name in ["kernels", "common", "chapters", "scripts"]:
@@ -105,11 +104,9 @@ def workplace(folder, build, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/cpu")
-    parser.add_argument("--text", type=Path, default=ROOT / "runs/bible.txt")
-    parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("wanted", nargs="*", metavar="NN|PAGE", help=f"legal pages: {' '.join(PAGES)}")
     args = parser.parse_args()
-    for path, fix in [(args.build / "bin", "build the programs"), (args.text, "scripts/text.sh")]:
+    for path, fix in [(args.build / "bin", "build the programs"), (TEXT, "scripts/text.sh")]:
         if not path.exists():
             print(f"readme_commands.py: {path} is missing: {fix}", file=sys.stderr)
             return 2
@@ -122,7 +119,7 @@ def main():
     faults = []
     for readme in [path for name, path in readmes.items() if not args.wanted or name in args.wanted]:
         with tempfile.TemporaryDirectory() as folder:
-            faults += run_readme(readme, workplace(folder, args.build, args.text), args.steps)
+            faults += run_readme(readme, workplace(folder, args.build))
     print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults else 0
 

@@ -79,12 +79,14 @@ class ReadmeCommands(unittest.TestCase):
             readme = Path(folder) / "01_x" / "README.md"
             readme.parent.mkdir()
             readme.write_text(text, encoding="utf-8")
-            return readme_commands.run_readme(readme, folder, steps=3)
+            return readme_commands.run_readme(readme, folder)
 
     def test_what_works_and_what_does_not(self):
         run = "```sh\nrun() {{ echo $1; }}\n```\n\n1. Do.\n\n   ```sh\n   [[ $(run a) == {} ]]\n   ```\n"
         for text, count in [("```sh\ntrue\n```\n", 0), ("```sh\nfalse | cat\n```\n", 1), ("```sh\nfalse\ntrue\n```\n", 1),
-                            ("This is refused:\n\n```sh\nexit 2\n```\n", 0), ("```sh\nexit 1\n```\n\nThey differ.\n", 0),
+                            ("This is refused:\n\n```sh\nexit 2\n```\n", 0), ("This is refused:\n\n```sh\nexit 0\n```\n", 1),
+                            ("Do:\n\n```sh\nexit 0\n```\n\nMore is refused.\n", 0), ("They differ:\n\n```sh\nexit 2\nexit 1\n```\n", 1),
+                            ("They differ:\n\n```sh\n(exit 2)\ntrue\n```\n", 1), ("```sh\nexit 1\n```\n\nThey differ.\n", 0),
                             ("It ends with status 3:\n\n```sh\nexit 3\n```\n", 0), ("They differ:\n\n```sh\nexit 2\n```\n", 1),
                             (run.format("a"), 0), (run.format("b"), 1)]:
             self.assertEqual(len(self.faults(text)), count, text)
