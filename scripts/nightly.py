@@ -65,11 +65,10 @@ def call(*words, **how):
 
 
 def clients(build):
-    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral"}
-    return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
-                    f"docs/results/{name}.md") for client, name in pages.items()) + sum(
-                        call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install")
-                        for client in ("tokens", "documents", "corpus", "events", "muon", "pretrain"))
+    pages = {"test_transformers": "clients", "test_llama": "clients_llama", "test_mixtral": "clients_mixtral"}
+    return sum(call(sys.executable, "-B", test, "--build", build, "--install",
+                    *(["--result", f"docs/results/{pages[test.stem]}.md"] if test.stem in pages else []))
+               for test in sorted((ROOT / "tests/clients").glob("test_*.py")))
 
 
 def readmes(build):

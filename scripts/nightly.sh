@@ -4,8 +4,8 @@
 #   layouts   each three values of three axes of each chapter in tests/layouts.txt, on threads and under
 #             mpirun: the bits, files and validation of its root, and bytes as predicted; all meshes of 16
 #             ranks of chapter 33. May be ended: what passed on a commit is not run again
-#   clients   Hugging Face's transformers, which it installs in build/clients, read what we save, and
-#             we read what they save
+#   clients   tests/clients: Hugging Face's transformers and other programs, which it installs in
+#             build/clients, read what we save, and we read what they save
 #   torture   scripts/torture.sh: interrupted saves, disks that fail
 #   fuzz      scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes   scripts/readme_commands.py: the commands of READMEs; and where Doxygen is, the
