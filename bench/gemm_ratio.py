@@ -5,7 +5,7 @@ to that of the faster of both.
     bench/gemm_ratio.py build/cpu/bin/bench_gemm [--rounds N] [--repetitions N] [--precision fp32|bf16]
         [--best]
 
-Exit status 1 if any ratio is below --bar (0.95 in FP32, 0.85 in BF16). On a virtual
+Exit status 1 if any ratio is below 0.95 in FP32, 0.85 in BF16. On a virtual
 machine whose cores others use, too, a median says how much they did just then: --best compares the
 fastest repetition of each, out of many. The repetitions of a shape follow each other, a few seconds
 in all; --rounds runs the program so many times, so that a shape has its turn again minutes later.
@@ -56,11 +56,10 @@ def main():
     parser.add_argument("--precision", choices=BARS, default="fp32")
     parser.add_argument("--filter", default="(qkv|proj|fc|mlp|head)/", metavar="REGEX",
                         help="how names of shapes begin, such as 'proj/.*/threads1'")
-    parser.add_argument("--bar", type=float)
     parser.add_argument("--best", action="store_true", help="repetition of each, not the median")
     add_write(parser)
     args = parser.parse_args()
-    bar = BARS[args.precision] if args.bar is None else args.bar
+    bar = BARS[args.precision]
     pattern = ("^bf16/" if args.precision == "bf16" else "^") + args.filter
     speeds = measure(args.program, args.rounds, args.repetitions, pattern)
     precision = args.precision.upper()

@@ -31,7 +31,7 @@ def on_b(rank, axis):
     return rank >> list(AXES).index(axis) & 1
 
 
-def report(machines, args, data, axis, steps):
+def report(machines, data, axis, steps):
     """What the program reports of a run."""
     folder = Path(machines.folder.name)
     hosts, report = folder / "hosts", folder / "report.json"
@@ -39,17 +39,17 @@ def report(machines, args, data, axis, steps):
     mpi = (f"mpirun -n {RANKS} --hostfile {hosts} --mca rmaps seq --bind-to none --mca plm rsh --mca "
            f"plm_rsh_agent 'bash {machines.shell}' --mca btl vader,tcp,self --mca mpi_yield_when_idle "
            "1 --mca oob_tcp_if_include data --mca btl_tcp_if_include data")
-    finished(machines.start("a", f"{mpi} {args.bin}/ch33_mesh --data {data} {MODEL} {MESH} --threads 1 "
+    finished(machines.start("a", f"{mpi} {ROOT}/build/cpu/bin/ch33_mesh --data {data} {MODEL} {MESH} --threads 1 "
                             f"--steps {steps} --quiet --report {report}"))
     return json.loads(report.read_text())
 
 
-def counted(machines, args, data, axis):
+def counted(machines, data, axis):
     """Bytes a step that the first machine sends, with what TCP adds: the mean of two steps."""
     sent = []
     for steps in (1, 3):
         before = machines.sent()
-        found = report(machines, args, data, axis, steps)
+        found = report(machines, data, axis, steps)
         sent.append(machines.sent() - before)
     return (sent[1] - sent[0]) / 2, found
 
@@ -68,7 +68,6 @@ def crossing(found, axis):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--bin", type=Path, default=ROOT / "build/cpu/bin")
     parser.add_argument("--write", action="store_true", help=f"put the result into {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     if os.geteuid() != 0:
@@ -77,7 +76,7 @@ def main():
     with Machines() as machines, tempfile.TemporaryDirectory() as folder:
         data = data_file(folder, BATCH, SEQ_LEN)
         for axis, name in AXES.items():
-            link, found = counted(machines, args, data, axis)
+            link, found = counted(machines, data, axis)
             rows.append([name, f"{1e-6 * crossing(found, axis):.2f}", f"{1e-6 * link:.2f}"])
             print(*rows[-1], flush=True)
     text = "\n".join([

@@ -20,7 +20,6 @@ import os
 import statistics
 import sys
 import tempfile
-from pathlib import Path
 
 from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
                    table, time_in)
@@ -28,7 +27,8 @@ from results import write_section
 from timeline_svg import save, what_is_missing
 
 INSIDE = "LADDER_SHAPED_LINK"
-SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate"]
+BIN, ROUNDS = ROOT / "build/cpu/bin", 3
+SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1gbit"]
 LAUNCH = [*MPIRUN, "-n", "2", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
 BUCKETS_MB = {"bucketed": [0, 25], "overlapped": [0, 8, 16, 25]}
 STAGES = {"07": ("ch07_ddp", ["--bucket-mb=0"]),
@@ -44,10 +44,10 @@ CONTEXT = {way: ("ch20_context_parallel", [*CONTEXT_MODEL, f"--context={way}"])
            for way in ["gather", "ulysses", "ring"]}
 
 
-def enter_namespace(rate):
+def enter_namespace():
     """Starts this script again, in a namespace whose loopback is slow. It ends with the script."""
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    shape = f"ip link set lo up && {' '.join(SHAPE)} {rate} burst 512kb latency 100ms"
+    shape = f"ip link set lo up && {' '.join(SHAPE)} burst 512kb latency 100ms"
     again = 'exec "$0" "$@"'
     os.environ[INSIDE] = "1"
     os.execvp("unshare", ["unshare", "--net", *user, "bash", "-c", f"{shape} && {again}",
@@ -57,13 +57,13 @@ def enter_namespace(rate):
 def ways(args):
     """Name -> program and flags; the first is what the others are held against."""
     if args.stages or args.context:
-        return {name: (Path(args.program).with_name(program), flags)
+        return {name: (BIN / program, flags)
                 for name, (program, flags) in (CONTEXT if args.context else STAGES).items()}
     named = {"naive": ["--ddp=naive"]}
     for mode, sizes in BUCKETS_MB.items():
         named.update({f"{mode}, buckets of {mb} MiB": [f"--ddp={mode}", f"--bucket-mb={mb}"]
                       for mb in sizes})
-    return {name: (args.program, flags) for name, flags in named.items()}
+    return {name: (BIN / "ch07_ddp", flags) for name, flags in named.items()}
 
 
 def run(args):
@@ -80,8 +80,8 @@ def run(args):
             return reports[name]["step_ms_median"]
 
         chosen = {name: how for name, how in ways(args).items() if name in (args.only or [name])}
-        times = in_turns(args.rounds, {name: lambda name=name, how=how: step_ms(name, *how)
-                                       for name, how in chosen.items()})
+        times = in_turns(ROUNDS, {name: lambda name=name, how=how: step_ms(name, *how)
+                                  for name, how in chosen.items()})
     return times, reports, rows
 
 
@@ -90,7 +90,7 @@ def compared(args, times, first, columns):
     median = medians(times)
     rows = [[*(cell(name) for cell in columns.values()), f"{median[name]:.0f}", spread(times[name]),
              f"{ratio(times, first, name):.2f}"] for name in times]
-    return table([*columns, "ms a step, median", f"of {args.rounds} rounds", f"times as fast as {first}"], rows)
+    return table([*columns, "ms a step, median", f"of {ROUNDS} rounds", f"times as fast as {first}"], rows)
 
 
 def ms_on_the_link(sent):
@@ -157,13 +157,10 @@ def fastest(times):
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default=ROOT / "build/cpu/bin/ch07_ddp")
     parser.add_argument("--model", help="default: small; with --context llama-nano")
     parser.add_argument("--batch", type=int, help="default: 32; with --context 1")
     parser.add_argument("--seq-len", type=int, help="default: 192; with --context 2048")
     parser.add_argument("--steps", type=int, default=4, help="of a run; the median counts")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--stages", action="store_true",
                         help="chapters 07 to 10 beside each other, instead of ways to do 07")
     parser.add_argument("--context", action="store_true", help="the ways of chapter 20")
@@ -191,7 +188,7 @@ def parse_args():
 def main():
     args = parse_args()
     if INSIDE not in os.environ:
-        enter_namespace(args.rate)
+        enter_namespace()
     times, reports, rows = run(args)
     if args.context:
         section, title, text = ("context", "The ways of chapter 20 on the same link",

@@ -25,6 +25,7 @@ from results import write_section
 HOSTS, EACH = ("a", "b"), 2
 RANKS = EACH * len(HOSTS)
 SPLITS = (1, 2, 4)  # replicas
+MICRO_STEPS = (1, 4)
 MODEL, BATCH, SEQ_LEN = "small", 8, 128
 PAGE = ROOT / "docs/results/two_machines.md"
 PEER = Path(__file__).parent / "peers/fsdp_torch.py"
@@ -116,7 +117,7 @@ def measure(machines, args, data):
     times = {}
     for rate in args.rates:
         machines.shape(rate)
-        for GA in args.micro_steps:
+        for GA in MICRO_STEPS:
             ways = {f"{R} shard group{'s' * (R > 1)}": (ladder, R) for R in SPLITS}
             if args.torch:
                 ways.update({f"PyTorch, {R} shard group{'s' * (R > 1)}": (torch, R) for R in SPLITS[:2]})
@@ -154,7 +155,7 @@ def body(args, alone, links, times):
     split = [f"{R} shard group{'s' * (R > 1)}" for R in SPLITS]
     names = list(next(iter(times.values())))
     bytes_ = [[GA, *(f"{1e-6 * links[R, GA][0]:.1f} / {1e-6 * links[R, GA][1]:.1f}" for R in SPLITS)]
-              for GA in args.micro_steps]
+              for GA in MICRO_STEPS]
     rows = []
     for (rate, GA), found in times.items():
         wire = [f"{links[R, GA][0] * 8e-3 / megabits(rate):.0f}" for R in SPLITS]
@@ -172,7 +173,6 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bin", type=Path, default=ROOT / "build/cpu/bin")
     parser.add_argument("--rates", type=lambda text: text.split(","), default=["4gbit", "1gbit", "250mbit"])
-    parser.add_argument("--micro-steps", type=lambda text: [int(x) for x in text.split(",")], default=[1, 4])
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--torch", help="a Python with today's PyTorch: measured, too")
@@ -186,12 +186,12 @@ def parse_args():
 def main():
     args = parse_args()
     with Machines() as machines, tempfile.TemporaryDirectory() as folder:
-        data = data_file(folder, BATCH * max(args.micro_steps), SEQ_LEN)
+        data = data_file(folder, BATCH * max(MICRO_STEPS), SEQ_LEN)
         alone = statistics.median(ladder(machines, args, data, 2, 1)["step_ms_median"]
                                   for _ in range(args.rounds))
         links = {(R, GA): (crossing(ladder(machines, args, data, R, GA, 1)["extra"], R),
                            counted(machines, args, data, R, GA))
-                 for R in SPLITS for GA in args.micro_steps}
+                 for R in SPLITS for GA in MICRO_STEPS}
         text = body(args, alone, links, measure(machines, args, data))
     print(f"\n{text}")
     if args.write:

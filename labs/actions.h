@@ -15,7 +15,7 @@
 
 namespace ladder::lab {
 
-/// The list that `make` returns for a stage: three numbers an action. @throws CheckError if it
+/// The list that `make` returns for a stage: three numbers an action. @throws UserError if it
 /// comes from a student's program and holds what is no action of `pipeline`
 template <class Make>
 std::vector<Action> returned_list(Sheet& sheet, const Pipeline& pipeline, int64_t stage,

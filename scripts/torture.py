@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from measure import commit
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "torture.md"
 CHAPTERS = {"02": [], "10": ["--ranks", "2"], "28": ["--ranks", "2"]}  # that save, with their flags
@@ -222,13 +224,12 @@ def run(part, trials, count, seed):
 
 
 def page(results, seed):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     rows = [f"| {told} | {number} | {skipped or len(wrong)} |" for (*_, told), (number, wrong, skipped) in zip(PARTS, results)]
     return "\n".join([
         "# What a checkpoint survives", "",
         "After each trial the directory of `--save` must hold one whole checkpoint. The run that goes on from it must have "
         "the trace of a run that was never interrupted, and the next save must leave no stray file.", "",
-        f"`scripts/torture.sh --seed {seed}`, commit {commit}, {platform.system()} {platform.release()}:", "",
+        f"`scripts/torture.sh --seed {seed}`, commit {commit()}, {platform.system()} {platform.release()}:", "",
         "| trial | how many | wrong |", "|---|---|---|", *rows, *["", *(f"- {line}" for _, wrong, _ in results for line in wrong)], ""])
 
 
