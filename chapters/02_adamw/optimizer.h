@@ -50,9 +50,13 @@ class Optimizer {
       : kind_(options.kind), rule_(make(arena, layout, sgd, options)) {}
 
   /// Bytes of Optim, from the formula of the chosen optimizer.
+  /// @throws UserError if there is a momentum, and the optimizer takes none
   static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
                        const OptimizerOptions& options) {
-    return options.kind == OptimizerKind::Sgd ? Sgd::bytes(layout, sgd) : AdamW::bytes(layout);
+    if (options.kind == OptimizerKind::Sgd) return Sgd::bytes(layout, sgd);
+    if (sgd.momentum != 0)
+      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
+    return AdamW::bytes(layout);
   }
 
   /// One update of all parameters. params, grads F32.
@@ -88,8 +92,6 @@ class Optimizer {
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizerOptions& options) {
     if (options.kind == OptimizerKind::Sgd) return Sgd(arena, layout, sgd);
-    if (sgd.momentum != 0)
-      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
     return AdamW(arena, layout, options.adamw, /*decoupled=*/options.kind == OptimizerKind::AdamW);
   }
 

@@ -60,9 +60,11 @@ class Optimizers {
       : kind_(options.kind), rule_(make(arena, layout, sgd, options, comm)) {}
 
   /// Adds the bytes that the chosen optimizer takes, by its formula: Optim, and what Muon needs
-  /// besides.
+  /// besides. @throws UserError if there is a momentum, and the optimizer takes none
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const SgdOptions& sgd,
                         const OptimizersOptions& options) {
+    if (options.kind != OptimizersKind::Sgd && sgd.momentum != 0)
+      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
     switch (options.kind) {
       case OptimizersKind::Sgd: bytes[Mem::Optim] += Sgd::bytes(layout, sgd); break;
       case OptimizersKind::Lion: bytes[Mem::Optim] += Lion::bytes(layout); break;
@@ -120,8 +122,6 @@ class Optimizers {
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizersOptions& options, Comm& comm) {
     if (options.kind == OptimizersKind::Sgd) return Sgd(arena, layout, sgd);
-    if (sgd.momentum != 0)
-      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
     if (options.kind == OptimizersKind::Lion) return Lion(arena, layout, options.adamw);
     if (options.kind == OptimizersKind::AdamW8bit) return AdamW8bit(arena, layout, options.adamw);
     if (options.kind == OptimizersKind::Adafactor) return Adafactor(arena, layout, options.adamw);
