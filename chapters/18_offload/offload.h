@@ -8,8 +8,8 @@
 //
 // The files of `optimizer` and `weights` are mapped into memory. Kernels read and write them like
 // any tensor, and the operating system moves a page when it is touched. After each step the program
-// gives all pages back. So a step moves each page in once and out once. For AdamW, this is in bytes
-// per parameter of the shard:
+// gives all pages back. So a step that updates moves each page in once and out once. For AdamW,
+// this is in bytes per parameter of the shard:
 //
 //               FP32              16 bits with a master
 //   optimizer   2 (4 + 4) = 16    2 (4 + 4 + 4) = 24
@@ -111,13 +111,16 @@ class OffloadedStates {
   int64_t moved_ = 0;
 };
 
-/// Reports what the last step moved; 0 if there was no step.
+/// Reports what the last step moved; 0 if there was no step. Nothing is predicted of the pages of a
+/// skipped step: it does not touch all of them.
 inline void report_offload(Log& log, const OffloadedStates& states, const OffloadFile& inputs,
                            int64_t predicted_inputs) {
   const bool none = log.steps() == 0;
+  nlohmann::json pages = none ? 0 : 2 * states.bytes();
+  if (log.last_step_skipped()) pages = nullptr;
   log.extra()["offload"] = {
       {"bytes", states.bytes()},
-      {"moved", {{"predicted", none ? 0 : 2 * states.bytes()}, {"measured", states.moved()}}},
+      {"moved", {{"predicted", pages}, {"measured", states.moved()}}},
       {"inputs", {{"predicted", none ? 0 : predicted_inputs}, {"measured", inputs.moved()}}}};
 }
 

@@ -1,9 +1,10 @@
-// The inputs of blocks in a file: they come back as they went.
+// The inputs of blocks in a file: they come back as they went; what a report predicts.
 #include "chapters/18_offload/offload_file.h"
 
 #include <cstdlib>
 #include <optional>
 
+#include "tests/common/programs.h"
 #include "tests/common/run_files.h"
 #include "tests/kernels/testing.h"
 
@@ -82,6 +83,15 @@ TEST_F(NamedFolder, ThatIsNoneIsRefused) {
     set(folder);
     EXPECT_EQ(fails_in(), "") << "/tmp";
   }
+}
+
+class OffloadReport : public Programs {};
+
+TEST_F(OffloadReport, PredictsNoPagesOfASkippedStep) {
+  must_end_with(3);
+  const std::string flags = "--precision fp16 --loss-scale 16777216 --offload optimizer --steps 2";
+  const auto moved = report("18_offload", flags)["extra"]["offload"]["moved"];
+  EXPECT_TRUE(moved["predicted"].is_null()) << moved;
 }
 
 }  // namespace
