@@ -92,8 +92,9 @@ TEST_F(PlanOnly, OfTheLargestModelsThatPeopleTrain) {
 
 TEST_F(PlanOnly, WritesAReport) {
   const std::string flags = "--model nano --batch 8 --steps 1 --threads 1 --tp 2 --dp 2 --pp 2 ";
-  const Ended ended = plan(flags + "--report plan.json");
+  const Ended ended = plan(flags + "--quiet --report plan.json");
   ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out, "");
   const auto planned = nlohmann::json::parse(read("plan.json"));
   const auto ran = report("13_3d_parallel", flags);
   ASSERT_EQ(planned["memory"].size(), 2U) << "a rank of each stage";

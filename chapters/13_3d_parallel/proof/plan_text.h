@@ -168,7 +168,7 @@ inline nlohmann::json axes_json(std::span<const Axis> axes, const AxisTraffic& p
 inline void show_plan(const RunOptions& run, const MeshPlan& plan,
                       const std::optional<StageTimes>& times) {
   const bool first = launched_rank() == 0;
-  if (first) fmt::print("{}\n", plan_text(plan, times));
+  if (first && !run.quiet) fmt::print("{}\n", plan_text(plan, times));
   std::vector<nlohmann::json> memory, traffic;
   for (int s = 0; s < std::ssize(plan.stages()); ++s) {
     const RankPlan& stage = plan.stages()[static_cast<size_t>(s)];
