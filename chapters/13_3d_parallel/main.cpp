@@ -398,7 +398,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   Run run(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
-  run.log.note(plan_text(plan, o.mesh.times()));
+  run.log.note(plan_text(plan));
   for (const Axis axis : kAxes) run.log.count(m.mesh[axis]);  // their messages, in the report
   m.tp.show(run.log);
   m.comm_stream.show(run.log);  // its bars in the timeline, its messages in the report
@@ -421,7 +421,7 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    if (o.run.plan_only) return ladder::show_plan(o.run, ladder::plan_of_mesh(o), o.mesh.times());
+    if (o.run.plan_only) return ladder::show_plan(o.run, ladder::plan_of_mesh(o));
     ladder::start_ranks(o.run, [&](ladder::Comm& comm) { run(o, comm); });
   });
 }

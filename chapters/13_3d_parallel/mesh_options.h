@@ -18,12 +18,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
@@ -41,37 +37,11 @@ struct PlanOptions {
   static constexpr int kMost = 1 << 20;  ///< ranks
 
   int world = 0;
-  std::string f_b_w;
 
   void add_to(CommandLine& line) {
     line.group("13_3d_parallel");
     line.add("--world", world, "ranks of a --plan-only, which starts none of them; 0: --ranks",
              {.instead_of = "--ranks"});
-    line.add("--f-b-w", f_b_w,
-             "for the plan's bubble, as 2:2:1: how long forward, the gradients of inputs and those "
-             "of weights take of a micro-batch",
-             {.shown_default = "as their operations are counted"});
-  }
-  void check() const { times(); }
-
-  /// The times of --f-b-w, if it is given. @throws UserError unless it is three positive numbers
-  std::optional<StageTimes> times() const {
-    constexpr double kMostTime = 1e6;
-    if (f_b_w.empty()) return {};
-    std::array<double, 3> all{};
-    const char *at = f_b_w.data(), *const end = at + f_b_w.size();
-    bool good = true;
-    for (size_t i = 0; i < all.size() && good; ++i) {
-      const auto [after, error] = std::from_chars(at, end, all[i]);
-      const bool last = i + 1 == all.size();
-      good = error == std::errc{} && all[i] > 0 && all[i] <= kMostTime &&
-             (last ? after == end : after != end && *after == ':');
-      at = after + 1;
-    }
-    if (!good)
-      throw UserError("--f-b-w {}; legal are three numbers above 0, at most {}, as 2:2:1", f_b_w,
-                      kMostTime);
-    return StageTimes{all[0], all[1], all[2]};
   }
 
   /// Sets run.ranks to the size of the mesh, and checks it.

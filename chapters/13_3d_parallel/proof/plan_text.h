@@ -131,26 +131,22 @@ inline std::string mesh_text(const MeshPlan& plan) {
 }
 
 /// How long stages will wait; "" if there is one stage.
-/// @param given the times of --f-b-w; none: counted from operations
-inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute,
-                               const std::optional<StageTimes>& given) {
+inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute) {
   if (stage.position.size == 1) return "";
-  const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
+  const auto [F, B, W] = stage.counted_times(recompute);
   const PipelineKind kind = stage.options.kind;
   const double idle =
       theory_idle_share(kind, stage.position.size, stage.position.chunks, stage.micros, F, B, W);
   return fmt::format(
       "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and the gradients of "
-      "inputs\n  and weights take 1 : {:.2f} : {:.2f} ({})",
-      to_string(kind), stage.micros, 100 * idle, B / F, W / F,
-      given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
+      "inputs\n  and weights take 1 : {:.2f} : {:.2f} (their operations are counted)",
+      to_string(kind), stage.micros, 100 * idle, B / F, W / F);
 }
 
 /// The plan of all ranks, for the screen.
-/// @param given as in bubble_text()
-inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTimes>& given) {
+inline std::string plan_text(const MeshPlan& plan) {
   const RankPlan& first = plan.stages()[0];
-  return mesh_text(plan) + bubble_text(first.stage, first.recompute, given);
+  return mesh_text(plan) + bubble_text(first.stage, first.recompute);
 }
 
 /// {"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}; null: not known
@@ -165,10 +161,9 @@ inline nlohmann::json axes_json(std::span<const Axis> axes, const AxisTraffic& p
 }
 
 /// --plan-only, for one rank of each stage. It starts no ranks. @throws UserError as a run would
-inline void show_plan(const RunOptions& run, const MeshPlan& plan,
-                      const std::optional<StageTimes>& times) {
+inline void show_plan(const RunOptions& run, const MeshPlan& plan) {
   const bool first = launched_rank() == 0;
-  if (first && !run.quiet) fmt::print("{}\n", plan_text(plan, times));
+  if (first && !run.quiet) fmt::print("{}\n", plan_text(plan));
   std::vector<nlohmann::json> memory, traffic;
   for (int s = 0; s < std::ssize(plan.stages()); ++s) {
     const RankPlan& stage = plan.stages()[static_cast<size_t>(s)];
