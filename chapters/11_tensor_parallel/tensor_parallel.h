@@ -69,8 +69,6 @@ class TensorParallel {
     const TensorRank own = params.tensor_rank();
     CHECK(own.rank == comm.rank() && own.size == comm.size(), "part {} of {} on rank {} of {}",
           own.rank, own.size, comm.rank(), comm.size());
-    CHECK(ctx.leaves * comm.size() == kLeaves, "{} leaves on each of {} ranks, of {}", ctx.leaves,
-          comm.size(), kLeaves);
     if (acts.sequence_ranks > 1) sequence_.emplace(arena, ctx, *group_, gpt, acts.dtype, micro);
     const auto alloc = [&](const char* name) {
       return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, gpt.seq_len});
