@@ -39,13 +39,6 @@
 
 namespace ladder {
 
-/// The model with only those rows of the vocabulary that one rank has.
-inline GptConfig with_own_vocab(const ParamLayout& params) {
-  GptConfig gpt = params.config();
-  gpt.padded_vocab = div_exact(gpt.padded_vocab, params.tensor_rank().size);
-  return gpt;
-}
-
 /// What the ranks that split each layer exchange.
 class TensorParallel {
  public:
@@ -153,7 +146,7 @@ class TensorParallel {
 
  private:
   static Range own_rows(const ParamLayout& params) {
-    const int64_t rows = with_own_vocab(params).padded_vocab;
+    const int64_t rows = div_exact(params.config().padded_vocab, params.tensor_rank().size);
     return {params.tensor_rank().rank * rows, (params.tensor_rank().rank + 1) * rows};
   }
 
