@@ -80,7 +80,6 @@ class Recompute {
         segment_(dropped_ == Dropped::Blocks ? segment_of(policy, layers) : layers),
         at_once_(at_once) {}
 
-  bool selective() const { return dropped_ != Dropped::Nothing && !drops_blocks(); }
   bool drops_blocks() const { return dropped_ == Dropped::Blocks; }
 
   /// How many blocks have their activations at the same time.
@@ -129,9 +128,6 @@ class Recompute {
       sum += segment_before(l).size() * (core + linear) + (parts_before(l).attention ? core : 0);
     return sum;
   }
-
-  /// The same blocks under another policy.
-  Recompute under(const std::string& policy) const { return {policy, L_, at_once_}; }
 
   /// All policies, each under one name: every:1 is full, and every:L is none if backward follows at
   /// once.
@@ -227,7 +223,7 @@ inline void show_policies(const RunOptions& run, const RunPlan& plan, const Reco
   const int64_t others = plan.predicted.total() - kept(recompute);
   std::vector<std::tuple<int64_t, int64_t, std::string>> rows;  // FLOPs, bytes, name
   for (const std::string& name : recompute.all()) {
-    const Recompute policy = recompute.under(name);
+    const Recompute policy(name, plan.gpt.layers);
     rows.emplace_back(policy.extra_flops(plan.gpt, plan.layout.batch), others + kept(policy), name);
   }
   std::ranges::stable_sort(rows, {}, [](const auto& row) { return std::get<0>(row); });
