@@ -98,7 +98,6 @@ struct Pipeline {
   std::vector<std::vector<Action>> lists;  ///< [stage]: its actions, in order
 
   int64_t model_chunk(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
-  int64_t last_model_chunk() const { return stages * chunks - 1; }
 };
 
 inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
@@ -125,7 +124,7 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
   std::vector<Action> all;
   for (const Action& a : compute) {
     const int64_t g = pipeline.model_chunk(s, a.chunk);
-    const bool first = g == 0, last = g == pipeline.last_model_chunk();
+    const bool first = g == 0, last = g == pipeline.stages * pipeline.chunks - 1;
     const auto add = [&](Do what) { all.push_back({what, a.micro, a.chunk}); };
     const bool forward = a.what == Do::Forward, backward = wants_input(a.what);
     if (forward && !first) add(Do::RecvActivation);
@@ -182,8 +181,6 @@ inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
 /// @param chunks of a stage, if interleaved; other schedules have one, and so has a single stage
 /// @throws UserError that names what is legal
 inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks, int64_t micros) {
-  if (stages < 1) throw UserError("a pipeline must have at least 1 stage, not {}", stages);
-  if (micros < 1) throw UserError("a pipeline must have at least 1 micro-batch, not {}", micros);
   const bool interleaved = kind == PipelineKind::Interleaved && stages > 1;
   constexpr int64_t kMost = 1 << 22;  // for each, the lists below take memory and time
   const int64_t parts = interleaved ? stages * chunks : stages;

@@ -38,8 +38,6 @@ TEST(Pipeline, SaysWhatItIs) {
 }
 
 TEST(Pipeline, RefusesWhatCannotBe) {
-  EXPECT_USER_ERROR(make_pipeline(PipelineKind::GPipe, 0, 1, 4), "at least 1 stage, not 0");
-  EXPECT_USER_ERROR(make_pipeline(PipelineKind::ZbH1, 2, 1, 0), "at least 1 micro-batch, not 0");
   EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 2, 1, 4),
                     "--chunks of at least 2, not 1");
   EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 4, 2, 6),
