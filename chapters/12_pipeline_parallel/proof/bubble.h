@@ -100,10 +100,7 @@ inline void report_pipeline(Log& log, Comm& stages, const Pipeline& pipeline,
   const std::unique_ptr<Comm> group = stages.split(0, stages.rank());
   const std::vector<std::string> texts = gather_text(*group, own.dump());
   nlohmann::json& report = log.extra()["pipeline"];
-  report = {{"name", to_string(pipeline.kind)},
-            {"stages", pipeline.stages},
-            {"chunks", pipeline.chunks},
-            {"micro_batches", pipeline.micros}};
+  report = {{"name", to_string(pipeline.kind)}, {"micro_batches", pipeline.micros}};
   Durations durations;
   for (const std::string& text : texts) {
     const auto stage = nlohmann::json::parse(text);
