@@ -47,11 +47,13 @@ TEST(PipelineClock, EqualsTheoryForOtherTimes) {
                          {4, 1, 2},
                          {0.125, 3, 1}})
     for_all_pipelines([&](const Pipeline& pipeline) {
-      const bool least = t.T_W <= std::min(t.T_F, t.T_I);
-      if (pipeline.kind == PipelineKind::ZbH1 && pipeline.micros < pipeline.stages && !least)
-        return;
-      EXPECT_NEAR(clock_of(pipeline, t).idle_share(), theory(pipeline, t), kTolerance)
-          << title(pipeline) << ", times " << t.T_F << ' ' << t.T_I << ' ' << t.T_W;
+      const double idle = clock_of(pipeline, t).idle_share(), formula = theory(pipeline, t);
+      const bool least = t.T_I < std::min(t.T_F, t.T_W);
+      if (pipeline.kind == PipelineKind::ZbH1 && pipeline.micros < pipeline.stages && least)
+        EXPECT_LE(idle, formula + kTolerance) << title(pipeline);
+      else
+        EXPECT_NEAR(idle, formula, kTolerance)
+            << title(pipeline) << ", times " << t.T_F << ' ' << t.T_I << ' ' << t.T_W;
     });
 }
 

@@ -104,7 +104,8 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
 }
 
 /// The share of the time that every stage is idle, from the times of one micro-batch on one stage.
-/// Exact, with one exception: in zb-h1 with m < p, T_W must be the smallest time.
+/// Exact, with one exception: in zb-h1 with m < p and T_I the smallest time, stages wait a little
+/// less.
 ///
 /// A gap of zb-h1 cannot take more of W than its own length. So if T_F or T_I is shorter than T_W,
 /// the shorter one counts instead of T_W. And m < p micro-batches fill only m - 1 gaps, not
