@@ -74,13 +74,14 @@ class LossScaler {
   }
 
   /// Ends a step that had this loss, and this norm of its unscaled gradients. Returns why there
-  /// must be no update; empty: there must be one. If only the loss is NaN or infinite,
-  /// there is no update either, and the scale stays: it is for gradients that overflow.
+  /// must be no update; empty: there must be one. If only the loss is NaN or infinite, there is no
+  /// update either, and the step does not count for the scale: it is for gradients that overflow.
   std::string end_step(double loss, double norm) {
     if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);
     const std::string reason =
         bad ? fmt::format("overflow at loss scale {}", scale_) : not_finite(loss, norm);
+    if (!bad && !reason.empty()) return reason;
     if (bad) ++skipped_;
     good_ = bad ? 0 : good_ + 1;
     if (!options_.fixed && bad) scale_ = std::max(std::min(1.0f, scale_), scale_ / 2);

@@ -46,6 +46,15 @@ TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
   EXPECT_EQ(scaler.scale(), 64);
 }
 
+TEST(LossScaler, AStepWithoutALossDoesNotCount) {
+  LossScaler scaler = fp16({.initial = 64, .window = 3});
+  good_steps(scaler, 2);
+  EXPECT_EQ(scaler.end_step(kNaN, 1), "the loss is NaN or infinite");
+  EXPECT_EQ(scaler.scale(), 64);
+  good_steps(scaler, 1);
+  EXPECT_EQ(scaler.scale(), 128);
+}
+
 TEST(LossScaler, StaysBetweenOneAnd2To24) {
   LossScaler scaler = fp16({.initial = 2, .window = 1});
   for (int i = 0; i < 5; ++i) EXPECT_NE(scaler.end_step(2, kInf), "");
