@@ -191,6 +191,7 @@ void cases(Sheet& sheet) {
   const std::vector<Script> scripts{
       {"drawn steps", drawn, options},
       {"good steps", std::string(90, 'g'), options},
+      {"losses that are infinite", "gglgglgglgglgglgglgglggl", options},
       {"overflows", std::string(14, 'i') + std::string(30, 'g'), options},
       {"a scale that began below 1",
        "iigggggggggggggggiigg",
