@@ -87,7 +87,6 @@ inline nlohmann::json report_json(const Answer& a) {
                     {"device_hours", cost.device_hours},
                     {"price", cost.money},
                     {"megawatt_hours", cost.megawatt_hours},
-                    {"checkpoint_interval_seconds", cost.interval},
                     {"lost", cost.lost}};
   for (const Plan& plan : found.plans) report["layouts"].push_back(layout_json(job, device, plan));
   for (const Plan* plan : pareto(found.plans))

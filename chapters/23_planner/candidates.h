@@ -163,9 +163,10 @@ class Candidates {
     for (const PipelineKind kind :
          of(fixed_.schedule, {PipelineKind::OneFOneB, PipelineKind::Interleaved, PipelineKind::ZbH1,
                               PipelineKind::GPipe}))
-      for (const int64_t chunks : kind == PipelineKind::Interleaved
-                                      ? of(fixed_.chunks, divisors(job_.gpt.layers / pp))
-                                      : std::vector<int64_t>{1})
+      for (const int64_t chunks :
+           kind == PipelineKind::Interleaved
+               ? of(fixed_.chunks, divisors(std::max<int64_t>(1, job_.gpt.layers / pp)))
+               : std::vector<int64_t>{1})
         all.emplace_back(kind, chunks);
     return all;
   }

@@ -53,18 +53,18 @@ inline std::string tensors_are_cut(const Job& job, const PlanLayout& l) {
 /// Chapter 12. One stage has no schedule, and only one part.
 inline std::string layers_are_cut(const Job& job, const PlanLayout& l) {
   const bool interleaved = l.schedule == PipelineKind::Interleaved && l.pp > 1;
-  if (interleaved && l.chunks < 2)
-    return fmt::format("interleaved with chunks {}: legal are 2 or more", l.chunks);
   if (!interleaved && l.chunks != 1)
     return fmt::format("chunks {} with {} on {} stages: legal is 1", l.chunks,
                        to_string(l.schedule), l.pp);
-  return refusal_of([&] {
+  const std::string why = refusal_of([&] {
     PipelineOptions options;
     options.pp = static_cast<int>(l.pp);
     options.kind = l.schedule;
     if (interleaved) options.chunks = static_cast<int>(l.chunks);
     options.stage(job.gpt, 0, l.pp);
   });
+  if (!why.empty() || !interleaved || l.chunks > 1) return why;
+  return fmt::format("interleaved with chunks {}: legal are 2 or more", l.chunks);
 }
 inline std::string stages_reduce_once(const Job&, const PlanLayout& l) {
   if (l.zero < 2 || l.pp == 1) return "";

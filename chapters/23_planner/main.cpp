@@ -149,8 +149,9 @@ void write_report(const Answer& a, const std::string& name) {
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens, o.law);
-  const Device device = read_device(LADDER_DEVICES, job.device);
+  Device device = read_device(LADDER_DEVICES, job.device);
   if (o.decode) {
+    if (job.reserve) device.reserve = job.reserved_bytes();
     fmt::print("{}", decode_text(o.question.asked(), device));
     return;
   }

@@ -36,14 +36,13 @@ struct JobOptions {
   int threads = 1;
   bool no_sequence_parallel = false;
   double flops = 0, inference_tokens = 0;
-  double reserve = -1;  ///< GiB; below 0: the default
+  std::optional<double> reserve = {};  ///< GiB
 
   /// What NCCL takes of a device beside tensors. A communicator takes 688 MiB where it joins more
   /// than two devices (four A100, github.com/NVIDIA/nccl/issues/964), and a rank has up to three:
   /// of its tensor ranks, of the ranks that split its batch, and of its stages.
   int64_t reserved_bytes() const {
-    const double gibibytes = reserve >= 0 ? reserve : gpus > 1 ? 2 : 0;
-    return std::llround(gibibytes * (1 << 30));
+    return std::llround(reserve.value_or(gpus > 1 ? 2 : 0) * (1 << 30));
   }
 
   void add_to(CommandLine& line) {
@@ -83,8 +82,8 @@ struct JobOptions {
     require_range("--gpus", gpus, 1, 1 << 20);
     require_range("--batch", run.batch, 1, 1 << 20);
     require_range("--threads", threads, 1, 1 << 20);
-    if (reserve != -1 && !(reserve >= 0 && reserve <= 1e6))
-      throw UserError("--reserve must be from 0 to 1e6 GiB, not {}", reserve);
+    if (reserve && !(*reserve >= 0 && *reserve <= 1e6))
+      throw UserError("--reserve must be from 0 to 1e6 GiB, not {}", *reserve);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
       throw UserError("--compute must be 0, or from 1e6 to 1e40, not {}", flops);
     if (!(inference_tokens >= 0 && inference_tokens <= 1e30))
@@ -131,8 +130,9 @@ struct LayoutOptions {
       require_range(flag, value.value_or(1), 1, 1 << 20);
     require_range("--zero", fixed.zero.value_or(0), 0, 3);
     fixed.schedule = named<PipelineKind>(schedule);
-    if (fixed.chunks > 1 && fixed.schedule && fixed.schedule != PipelineKind::Interleaved)
-      throw UserError("--chunks is for --schedule interleaved, not {}", schedule);
+    if (fixed.chunks > 1 && fixed.schedule != PipelineKind::Interleaved)
+      throw UserError("--chunks is for --schedule interleaved, not {}",
+                      schedule.empty() ? "any" : schedule);
     if (!recompute.empty()) fixed.recompute = recompute;
   }
 };

@@ -100,7 +100,6 @@ class StepModel {
 
   Link data_link() const { return link_of(device_, l_.tp, l_.shards()); }
   Link replica_link() const { return link_of(device_, l_.tp * l_.shards(), l_.replicas); }
-  const StageModel& stages() const { return stages_; }
 
  private:
   /// All micro-batches on the slowest stage. The stages between the first and the last are alike.

@@ -69,7 +69,8 @@ TEST_F(Planner, WhatIsGivenIsNotFasterThanTheFastest) {
             "--model mixtral-8x7b --seq-len 4096 --gpus 1024 --batch 64", "--cp 8"},
         {"--model like-deepseek-v3 --gpus 2048 --batch 15360 --seq-len 4096", "--cp 2"},
         {"--model llama2-7b --gpus 64 --batch 1024 --seq-len 8192", "--recompute selective:mlp"},
-        {"--model llama3-70b --gpus 512 --batch 64 --seq-len 131072", "--chunks 10"},
+        {"--model llama3-70b --gpus 512 --batch 64 --seq-len 131072",
+         "--schedule interleaved --chunks 10"},
         {"--model gpt2-1558m --gpus 8 --batch 1024", "--micro-batch 16"}}) {
     const auto fastest = planned(question)["layouts"][0],
                other = planned(question + " " + given)["layouts"][0];

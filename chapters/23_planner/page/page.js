@@ -144,7 +144,7 @@ function offer(report) {
   const ranks = any(divisors(report.gpus)), parts = divisors(report.layers);
   for (const flag of ["dp", "cp", "ep", "replicas"]) options($(flag), ranks);
   options($("pp"), any(parts.filter((n) => n <= report.gpus)));
-  options($("chunks"), any(parts.slice(1)));
+  options($("chunks"), any($("schedule").value === "interleaved" ? parts.slice(1) : []));
   options($("micro-batch"), any(powers(report.batch)));
   options($("recompute"), any(report.policies));
 }
