@@ -1,7 +1,6 @@
 // 24_tokenizer: byte-level BPE. It trains no model: it trains a tokenizer, encodes text with any
 // tokenizer of this kind, and decodes.
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <ctime>
@@ -30,9 +29,6 @@ namespace ladder {
 namespace {
 
 // ---- 1. options ---------------------------------------------------------------------------------
-
-enum class Trainer : uint8_t { Fast, Plain };
-constexpr auto names_of(Trainer) { return std::array{"fast", "plain"}; }
 
 /// What all commands share.
 struct Files {
@@ -68,14 +64,12 @@ struct TrainOptions {
   int64_t vocab = 8192, show = 10;
   Split split = Split::Gpt2;
   Ties ties = Ties::Hf;
-  Trainer trainer = Trainer::Fast;
 
   void add_to(CommandLine& line) {
     line.group("24_tokenizer train");
     line.add("--vocab", vocab, "tokens in all: 256 bytes, merges, and <|endoftext|>, the last one");
     line.add("--split", split, "whose pattern cuts the text into pieces");
     line.add("--ties", ties, "which of equally frequent pairs is merged first, as whose trainer");
-    line.add("--trainer", trainer, "plain counts all pairs anew for each merge");
     line.add("--show", show, "merges that are printed");
   }
   /// @throws UserError
@@ -118,14 +112,6 @@ struct EncodeFlags {
     line.add("--format", format, "of the token file; megatron writes X.idx beside X.bin");
     line.add("--allow-special", allow_special,
              "text that spells a special token becomes that token");
-  }
-};
-
-struct DecodeFlags {
-  bool keep_special = false;
-
-  void add_to(CommandLine& line) {
-    line.add("--keep-special", keep_special, "write special tokens, too: <|endoftext|>");
   }
 };
 
@@ -216,11 +202,7 @@ void train(const Files& files, const TextOptions& text, const TrainOptions& o) {
   const std::vector<WordCount> words = read_words(files, text, o.split);
   Vocabulary vocabulary(o.ties, o.vocab - 1);
   const Progress progress(words, vocabulary, o.show);
-  if (o.trainer == Trainer::Plain) {
-    train_plain(words, vocabulary);
-  } else {
-    FastTrainer(words, vocabulary).train();
-  }
+  FastTrainer(words, vocabulary).train();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   progress.print_size(vocabulary.tokens().size());
   if (!vocabulary.is_full())
@@ -250,14 +232,14 @@ void encode(const Files& files, const TextOptions& text, const TokenizerOptions&
   print_encoded(report, writer);
 }
 
-void decode(const Files& files, const TokenizerOptions& o, const DecodeFlags& flags) {
+void decode(const Files& files, const TokenizerOptions& o) {
   const Tokenizer tokenizer = o.read();
   check_out(files, o, files.out);
   const TokenKind kind = token_kind(o.tokens, tokenizer);
   OutputFile out(files.out, "--out");
   for (const std::string& path : files.data)
     for_tokens(path, kind, tokenizer.vocab(), [&](std::span<const uint32_t> ids) {
-      out.write(decode(tokenizer, ids, flags.keep_special));
+      out.write(decode(tokenizer, ids, /*keep_special=*/false));
     });
   out.commit();
 }
@@ -277,7 +259,6 @@ void run(int argc, char** argv) {
   TrainOptions training;
   TokenizerOptions tokenizer;
   EncodeFlags encoding;
-  DecodeFlags decoding;
   if (command == "train") {
     read("learns merges from text, and writes a tokenizer to the directory --out", training, text);
     train(files, text, training);
@@ -285,8 +266,8 @@ void run(int argc, char** argv) {
     read("text to a file of tokens", tokenizer, encoding, text);
     encode(files, text, tokenizer, encoding);
   } else if (command == "decode") {
-    read("a file of tokens to text", tokenizer, decoding);
-    decode(files, tokenizer, decoding);
+    read("a file of tokens to text", tokenizer);
+    decode(files, tokenizer);
   } else if (command == "--help") {
     fmt::print("ch24_tokenizer COMMAND --help, where COMMAND is one of {}\n", kCommands);
     return;

@@ -159,7 +159,9 @@ inline void FastTrainer::push_new() {
 inline int64_t FastTrainer::merge(const PairCount& pair, uint32_t id) {
   int64_t fewer = 0;
   // From left to right, as in "aaa": the places of a pair ascend. One merge, or the constructor,
-  // has added all of them, since two tokens become neighbors only when one of them is made.
+  // has added all of them, since two tokens become neighbors only when one of them is made, and one
+  // merge makes all tokens of the same bytes: between borders that no merge has crossed, the same
+  // bytes have always been the same tokens.
   for (const uint32_t at : std::exchange(pairs_[pair_key(pair.left, pair.right)].places, {})) {
     Place& left = places_[at];
     if (left.id != pair.left || left.next == kNone || places_[left.next].id != pair.right) continue;

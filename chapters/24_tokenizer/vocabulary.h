@@ -72,8 +72,8 @@ class Vocabulary {
   }
   int64_t compared() const { return compared_; }
 
-  /// The token that the pair becomes. Two merges may give the same bytes, as (a, bc) and (ab, c).
-  /// The second one gives the token that is there, and adds none.
+  /// The token that the pair becomes. If two pairs have the same bytes, as (a, bc) and (ab, c), the
+  /// second one gives the token that is there, and adds none. No text trains both.
   uint32_t add(const PairCount& pair) {
     std::string bytes = tokens_[pair.left] + tokens_[pair.right];
     const auto [at, is_new] = known_.emplace(bytes, static_cast<uint32_t>(tokens_.size()));

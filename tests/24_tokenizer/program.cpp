@@ -27,8 +27,6 @@ TEST_F(Tokenizer, DecodesWhatItEncoded) {
   succeed("encode --tokenizer t --data raw --out x.bin --utf8 bytes");
   succeed("decode --tokenizer t --data x.bin --out back.txt");
   EXPECT_EQ(read("back.txt"), read("raw"));
-  succeed("decode --tokenizer t --data x.bin --out back.txt --keep-special");
-  EXPECT_EQ(read("back.txt"), read("raw") + "<|endoftext|>");
   succeed("encode --tokenizer t --data raw --out x.bin --utf8 bytes --allow-special");
   succeed("decode --tokenizer t --data x.bin --out back.txt");
   EXPECT_EQ(read("back.txt"),
@@ -36,15 +34,12 @@ TEST_F(Tokenizer, DecodesWhatItEncoded) {
             "ab");
 }
 
-TEST_F(Tokenizer, BothTrainersAndAnyThreadsWriteTheSameFiles) {
+TEST_F(Tokenizer, AnyThreadsWriteTheSameFiles) {
   write("more.txt", "the cat sat on the mat. \n\n it's 12345");
   succeed("train --data text.txt more.txt --vocab 290 --out a");
   succeed("train --data more.txt text.txt --vocab 290 --out b --threads 3 --show 0");
-  succeed("train --data text.txt more.txt --vocab 290 --out c --trainer plain");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "ranks.tiktoken"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "ranks.tiktoken"})
     EXPECT_EQ(read(std::string("b/") + name), read(std::string("a/") + name)) << name;
-    EXPECT_EQ(read(std::string("c/") + name), read(std::string("a/") + name)) << name;
-  }
 }
 
 TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
