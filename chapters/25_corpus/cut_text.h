@@ -22,11 +22,6 @@ struct Ratio {
   int64_t over, under = 1;
 };
 
-/// How many characters valid UTF-8 has: as many as bytes that do not continue a character.
-inline int64_t characters(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 inline bool ends_with_any(std::string_view text, const auto& ends) {
   return std::ranges::any_of(ends, [&](const char* one) { return text.ends_with(one); });
 }

@@ -10,12 +10,12 @@
 #include <map>
 #include <numbers>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "chapters/35_evaluate/tasks.h"
 #include "common/json.h"
+#include "common/tokens/unicode.h"
 
 namespace ladder {
 
@@ -69,11 +69,6 @@ class Ratio {
   }
   std::vector<std::pair<double, double>> lines_;
 };
-
-/// Characters of valid UTF-8.
-inline int64_t characters(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
-}
 
 /// The choice with the largest log-likelihood over `length`; the first of equals.
 template <class Length>

@@ -1,6 +1,7 @@
 // Characters of UTF-8 and their classes, as regular expressions of tokenizers know them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +45,11 @@ inline Char char_at(std::string_view text, size_t at) {
   if (at >= text.size()) return {kInvalid, 0, CharClass::End};
   const auto byte = static_cast<unsigned char>(text[at]);
   return byte < 0x80 ? Char{byte, 1, kAsciiClasses[byte]} : wide_char_at(text, at);
+}
+
+/// How many characters valid UTF-8 has: as many as bytes that do not continue a character.
+inline int64_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 /// The place of the first byte that is not valid UTF-8; npos if the text is valid.
