@@ -213,7 +213,11 @@ class EventFiles {
     const std::string bytes{std::istreambuf_iterator<char>(in), {}};
     const size_t whole = whole_records(bytes);
     if (whole == bytes.size()) return;
-    std::filesystem::resize_file(path, whole);
+    std::error_code error;
+    std::filesystem::resize_file(path, whole, error);
+    if (error)
+      throw UserError("--events {}: its torn record cannot be cut off: {}", path.string(),
+                      error.message());
     tell(fmt::format("note: {}: {} bytes of a torn record are cut off", path.string(),
                      bytes.size() - whole));
   }
