@@ -35,9 +35,9 @@ namespace {
 // ---- 1. options ---------------------------------------------------------------------------------
 
 struct GenerateOptions {
-  std::string load, prompt, prompts, out, report, backend = "cpu";
+  RunOptions run;  ///< --backend and --threads
+  std::string load, prompt, prompts, out, report;
   std::optional<int64_t> seq_len;
-  std::optional<int> threads;
   int64_t answers = 1, max_tokens = 128, batch = 8, prefill = 256;
   bool no_cache = false;
 
@@ -61,8 +61,8 @@ struct GenerateOptions {
              "how many tokens of prompts are computed at a time; changes no text");
     line.add("--no-cache", no_cache,
              "computes the whole window for each token: the same texts, slowly");
-    line.add("--backend", backend, backend_names());
-    line.add("--threads", threads, "how many threads compute", {.shown_default = "the cores"});
+    line.add("--backend", run.backend, backend_names());
+    line.add("--threads", run.threads, "how many threads compute", {.shown_default = "the cores"});
     line.add("--report", report, "a file for times, bytes and counts, as JSON");
   }
   /// @throws UserError
@@ -74,18 +74,11 @@ struct GenerateOptions {
     require_range("--max-tokens", max_tokens, 1, 1 << 20);
     require_range("--batch", batch, 1, 1 << 12);
     require_range("--prefill-tokens", prefill, 1, 1 << 20);
-    require_range("--threads", threads.value_or(1), 1, 1 << 12);
+    require_range("--threads", run.threads.value_or(1), 1, 1 << 12);
     if (seq_len) require_range("--seq-len", *seq_len, 1, 1 << 20);
     NamedPaths taken{{"--prompts", prompts}, {"--load", load}};
     take_place({"--out", out}, taken);
     take_place({"--report", report}, taken);
-  }
-  /// Of these options, what contexts and devices need.
-  RunOptions run() const {
-    RunOptions run;
-    run.backend = backend;
-    run.threads = threads;
-    return run;
   }
 };
 
@@ -123,7 +116,7 @@ struct Layout {
                   .whole = o.run.no_cache};
 
   explicit Layout(const Options& o_) : o(o_) {
-    o.fixed.apply(batch, gpt, on_device(o.run.backend));
+    o.fixed.apply(batch, gpt, on_device(o.run.run.backend));
   }
 
  private:
@@ -143,7 +136,7 @@ struct Memory {
   const Options& o;
   const Layout& layout;
 
-  RunOptions run = o.run.run();
+  const RunOptions& run = o.run.run;
   std::unique_ptr<Device> device = open_device(run);
   Arena arena{device.get()};
   Ctx ctx = make_ctx(run, arena, device.get());
@@ -173,7 +166,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
     Generator::add_bytes(bytes, *layout.draft, o.precision, layout.batch,
                          Draft::pass(layout.batch));
   bytes[Mem::Activation] += AnswerBatch::bytes(layout.batch);
-  bytes[Mem::Workspace] += scratch_bytes(o.run.run());
+  bytes[Mem::Workspace] += scratch_bytes(o.run.run);
   return bytes;
 }
 

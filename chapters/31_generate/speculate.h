@@ -69,7 +69,7 @@ class Draft {
  private:
   /// Which text a place of the draft's cache has, and how many of its tokens.
   struct Known {
-    const Answer* answer = nullptr;
+    int64_t line = -1, number = 0;
     int64_t cached = 0;
   };
 
@@ -86,7 +86,8 @@ class Draft {
   void catch_up(const Ctx& ctx, std::span<Placed> places, size_t i) {
     const Answer& answer = *places[i].answer;
     Known& known = known_[i];
-    if (known.answer != &answer) known = {&answer, 0};
+    if (known.line != answer.line || known.number != answer.number)
+      known = {answer.line, answer.number, 0};
     known.cached = std::min(known.cached, places[i].size() - 1);
     while (places[i].size() - known.cached > 2) {
       const int64_t m = std::min(places[i].size() - 2 - known.cached, decoder_.size().rows);
