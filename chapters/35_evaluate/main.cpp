@@ -37,10 +37,10 @@ namespace {
 // ---- 1. options ---------------------------------------------------------------------------------
 
 struct EvaluateOptions {
-  std::string load, out, report, backend = "cpu";
+  RunOptions run;  ///< --backend and --threads
+  std::string load, out, report;
   std::vector<std::string> tasks;
   std::optional<int64_t> seq_len;
-  std::optional<int> threads;
   int64_t shots = 0, batch = 8, row_documents = 64;
 
   void add_to(CommandLine& line) {
@@ -53,8 +53,8 @@ struct EvaluateOptions {
              {.shown_default = "the longest text of the model"});
     line.add("--batch", batch, "rows of a pass, and answers that grow together");
     line.add("--row-documents", row_documents, "texts that share a row at most; 1: none does");
-    line.add("--backend", backend, backend_names());
-    line.add("--threads", threads, "threads", {.shown_default = "the cores"});
+    line.add("--backend", run.backend, backend_names());
+    line.add("--threads", run.threads, "threads", {.shown_default = "the cores"});
     line.add("--report", report, "scores of each file, and what was counted, as JSON");
   }
   /// @throws UserError
@@ -64,19 +64,12 @@ struct EvaluateOptions {
     require_range("--shots", shots, 0, 1 << 10);
     require_range("--batch", batch, 1, 1 << 12);
     require_range("--row-documents", row_documents, 1, 1 << 16);
-    require_range("--threads", threads.value_or(1), 1, 1 << 12);
+    require_range("--threads", run.threads.value_or(1), 1, 1 << 12);
     if (seq_len) require_range("--seq-len", *seq_len, 1, 1 << 20);
     NamedPaths taken = named_paths("--tasks", tasks);
     taken.emplace_back("--load", load);
     take_place({"--out", out}, taken);
     take_place({"--report", report}, taken);
-  }
-  /// Of these options, what contexts and devices need.
-  RunOptions run() const {
-    RunOptions run;
-    run.backend = backend;
-    run.threads = threads;
-    return run;
   }
 };
 
@@ -133,7 +126,7 @@ struct Memory {
   const Options& o;
   const Layout& layout;
 
-  RunOptions run = o.run.run();
+  const RunOptions& run = o.run.run;
   std::unique_ptr<Device> device = open_device(run);
   Arena arena{device.get()};
   Ctx ctx = make_ctx(run, arena, device.get());
@@ -162,7 +155,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                            activation_bytes(gpt, layout.rows, layout.acts) +
                            Scorer::bytes(gpt, layout.acts.dtype);
   bytes[Mem::Workspace] = size_of(layout.acts.dtype) * layout.rows * T * gpt.channels +
-                          angle_bytes(gpt) + scratch_bytes(o.run.run());
+                          angle_bytes(gpt) + scratch_bytes(o.run.run);
   if (layout.writes) Writer::add_bytes(bytes, gpt, layout.tasks, layout.texts, layout.acts.dtype);
   return bytes;
 }

@@ -78,10 +78,7 @@ class Requests {
   /// @param codec must outlive it. @throws UserError
   Requests(const TextCodec& codec, const PrefixOptions& prefix, int64_t window)
       : Requests([&codec](const std::string& text) { return codec.encode(text); },
-                 static_cast<int32_t>(prefix.token.value_or(codec.encode("").front())),
-                 prefix.always, window) {
-    require_range("--prefix-token", prefix_, 0, codec.vocab() - 1);
-  }
+                 token_of(codec, prefix), prefix.always, window) {}
 
   /// A text as the model reads it; with --add-bos behind the prefix token.
   std::vector<int32_t> encode(const std::string& text) const {
@@ -133,6 +130,11 @@ class Requests {
   }
 
  private:
+  static int32_t token_of(const TextCodec& codec, const PrefixOptions& prefix) {
+    const int64_t token = prefix.token.value_or(codec.encode("").front());
+    require_range("--prefix-token", token, 0, codec.vocab() - 1);
+    return static_cast<int32_t>(token);
+  }
   /// Without a prefix. An empty text has no tokens.
   std::vector<int32_t> plain(const std::string& text) const {
     return text.empty() ? std::vector<int32_t>{} : encode_(text);

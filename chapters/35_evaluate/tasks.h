@@ -57,11 +57,7 @@ inline Task task_of(const nlohmann::json& line) {
   if (line.contains("text")) {
     task.kind = TaskKind::Rolling;
     task.choices = {text("text")};
-    return task;
-  }
-  task.context = text("context");
-  task.delimiter = line.value("delimiter", task.delimiter);
-  if (line.contains("choices")) {
+  } else if (line.contains("choices")) {
     task.choices = line.at("choices").get<std::vector<std::string>>();
     task.gold = line.at("gold").get<int64_t>();
   } else {
@@ -69,6 +65,10 @@ inline Task task_of(const nlohmann::json& line) {
     task.choices = {text("target")};
     task.until = line.value("until", task.until);
     task.max_tokens = line.value("max_tokens", task.max_tokens);
+  }
+  if (task.kind != TaskKind::Rolling) {
+    task.context = text("context");
+    task.delimiter = line.value("delimiter", task.delimiter);
   }
   const bool empty = std::ranges::any_of(task.choices, &std::string::empty);
   if (empty || task.gold < 0 || task.gold >= std::ssize(task.choices) || task.max_tokens < 1)
@@ -110,7 +110,7 @@ inline std::vector<Task> read_tasks(const std::vector<std::string>& paths, int64
       } catch (const std::exception&) {
         throw UserError(
             "--tasks {}: line {} is no task; legal are context, choices (not empty) and gold (one "
-            "of them), context and target, the same and until, or text",
+            "of them), context and target, the same and until, or text (not empty)",
             path, tasks.size() + 1);
       }
     if (tasks.empty()) throw UserError("--tasks {}: holds no task", path);

@@ -252,6 +252,7 @@ TEST_P(EvaluateRefuses, BadInput) {
   write("bad.jsonl", task + "{\"context\":\"a\"}\n");
   write("gold.jsonl", "{\"context\":\"a\",\"choices\":[\"b\",\"c\"],\"gold\":2}\n");
   write("blank.jsonl", "{\"context\":\"a\",\"choices\":[\"b\",\"\"],\"gold\":0}\n");
+  write("nothing.jsonl", task + "{\"text\":\"\"}\n");
   write("long.jsonl", task + "{\"context\":\"a\",\"target\":\"0123456789abcdefg\"}\n");
   write("write.jsonl", "{\"context\":\"a\",\"target\":\"b\",\"until\":[],\"max_tokens\":16}\n");
   for (const auto& [line, says] : refused_rows(LADDER_REFUSED, GetParam()))
