@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -26,11 +27,11 @@ namespace ladder {
 struct BaseOptions {
   std::string base, merged;
   ChatOptions chat;
-  ChatCounts counts = {};   ///< of --data, after check()
-  std::string jinja = {};   ///< empty: there is no tokenizer
-  double temperature = -1;  ///< --chat
+  ChatCounts counts = {};                  ///< of --data, after check()
+  std::string jinja = {};                  ///< empty: there is no tokenizer
+  std::optional<double> temperature = {};  ///< --chat
 
-  bool talks() const { return temperature >= 0; }  ///< no step is taken
+  bool talks() const { return temperature.has_value(); }  ///< no step is taken
   /// Prints what became of the chats, and puts it into --report.
   void report(Log& log) const {
     if (counts.chats == 0) return;
@@ -41,7 +42,6 @@ struct BaseOptions {
                     counts.chats, counts.cut, counts.targetless, counts.learned, counts.tokens));
     log.extra()["chats"] = {{"chats", counts.chats},
                             {"cut", counts.cut},
-                            {"targetless", counts.targetless},
                             {"tokens", counts.tokens},
                             {"learned", counts.learned}};
   }
@@ -78,8 +78,8 @@ class FinetuneFlags {
              {.needs = {"--lora-rank", "--load"}});
     line.add("--chat", own_.temperature,
              "takes no step: the model answers each line that you type, at this temperature; 0: "
-             "with the most likely tokens; below 0: trains",
-             {.needs = {"--base"}});
+             "with the most likely tokens",
+             {.shown_default = "trains", .needs = {"--base"}});
     own_.chat.add_to(line);
     lora_.add_to(line);
   }
@@ -118,8 +118,9 @@ class FinetuneFlags {
           {"--plan-only", run_.plan_only},
           {"--lora-rank without --load", lora_.on() && run_.load.empty()}})
       if (given) throw UserError("{} with --chat, which takes no step; legal is one of them", flag);
-    if (own_.temperature > 1e6 || (own_.temperature > 0 && own_.temperature < 1e-3))
-      throw UserError("--chat must be 0, or from 0.001 to 1e6, not {}", own_.temperature);
+    const double t = *own_.temperature;
+    if (!(t == 0 || (t >= 1e-3 && t <= 1e6)))
+      throw UserError("--chat must be 0, or from 0.001 to 1e6, not {}", t);
     run_.refuse_ranks();
     run_.plan_only = true;  // no text is read
   }
@@ -154,9 +155,9 @@ class FinetuneFlags {
       run_.text_tokenizer = own;
     }
     if (tokenizer ? run_.found && tokenizer->vocab() > gpt.vocab : gpt.vocab != 256)
-      throw UserError(
-          "--base {}: a vocabulary of {}; legal is that of its tokenizer, or 256 without one",
-          own_.base, gpt.vocab);
+      throw UserError("{}: a vocabulary of {}; legal is that of its tokenizer, or 256 without one",
+                      own_.base.empty() ? "--model " + run_.model : "--base " + own_.base,
+                      gpt.vocab);
     return tokenizer;
   }
 

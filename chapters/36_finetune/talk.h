@@ -59,7 +59,7 @@ inline void talk(const RunOptions& run, const BaseOptions& base, const LoraOptio
   texts.tokenizer = run.tokenizer;
   texts.end = speller.end();
   const TextCodec codec(texts, base.base, gpt.vocab);
-  const Draw draw({.seed = run.seed, .temperature = base.temperature});
+  const Draw draw({.seed = run.seed, .temperature = base.temperature.value()});
   AnswerBatch batch(arena, codec, draw, texts, size);
   if (isatty(STDIN_FILENO) == 1)
     tell("each line is a message, an empty one begins anew; Ctrl-D ends");

@@ -188,6 +188,8 @@ TEST_F(Finetune, RefusesWhatIsNoConversation) {
         {"a\n", "--base base --chat 0 --save x", "--save with --chat, which takes no step"},
         {"a\n", "--base base --chat 0 --lora-rank 2", "--lora-rank without --load with --chat"},
         {"a\n", "--base base --chat 1e-9", "--chat must be 0, or from 0.001 to"},
+        {"a\n", "--base base --chat -1", "--chat must be 0, or from 0.001 to"},
+        {"a\n", "--base base --chat nan", "--chat must be 0, or from 0.001 to"},
         {"a\n", "--base base --chat 0 --ranks 2", "--ranks must be 1, not 2"},
         {"\xFF\n", "--base base --chat 0", "a text with the byte FF; legal is UTF-8"},
         {"\n1234567890123456789012345678901234567890123456\n", "--base base --chat 0",
@@ -200,6 +202,7 @@ TEST_F(Finetune, RefusesWhatDoesNotFit) {
   const auto refuses = [&](const std::string& flags, const std::string& says) {
     refused(run("36_finetune", small_run(flags)), says);
   };
+  refuses("--model tiny --vocab 300 --data chats.jsonl", "--model tiny: a vocabulary of 300");
   refuses(kChats + "--layers 2", "--layers with --base, which says what the model is");
   refuses("--model tiny --data chats.jsonl --lora-rank 2", "--lora-rank needs --base");
   refuses(kChats + "--lora-alpha 2", "--lora-alpha needs --lora-rank");
