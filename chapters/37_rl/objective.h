@@ -96,7 +96,7 @@ struct AnswerCounts {
   static constexpr int64_t kNumbers = 3;
   float ratio = 1;    ///< the largest of its tokens
   float kl = 0;       ///< sum of k3; DPO: h of the pair, at its first answer
-  float clipped = 0;  ///< tokens; DPO: whether h is positive
+  float clipped = 0;  ///< tokens
 };
 
 /// What an answer adds to the loss, before it is divided.

@@ -279,7 +279,7 @@ inline void weigh_pair(const Objective& o, std::span<const AnswerRow> pair, doub
   pair[1].weigh(term.rejected * scale);
   losses[0] = static_cast<float>(term.loss);
   losses[1] = -0.0F;
-  counts[0] = {.kl = static_cast<float>(term.h), .clipped = term.h > 0 ? 1.0F : 0.0F};
+  counts[0] = {.kl = static_cast<float>(term.h)};
   counts[1] = {};
 }
 
@@ -329,7 +329,7 @@ inline std::map<std::string, double> told(const RlOptions& o, const Rollout& rol
     for (const float log_p : answer.logprobs) surprise -= log_p;
   }
   const auto n = static_cast<double>(all.size()), tokens = static_cast<double>(rollout.tokens());
-  if (o.objective.of_pairs()) return {{"margin", kl / (n / 2)}, {"in_order", clipped / (n / 2)}};
+  if (o.objective.of_pairs()) return {{"margin", kl / (n / 2)}};
   return {{"ratio_max", ratio},          {"kl", kl / tokens}, {"clipped", clipped / tokens},
           {"reward", reward / n},        {"cut", cut / n},    {"length", tokens / n},
           {"entropy", surprise / tokens}};

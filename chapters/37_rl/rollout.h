@@ -84,18 +84,19 @@ inline std::vector<RlTask> read_rl_tasks(const std::string& path, Speller& spell
   constexpr int64_t kMostBytes = int64_t{1} << 30;
   std::istringstream lines(read_small_file(path, kMostBytes, "--data"));
   std::vector<RlTask> tasks;
+  int64_t number = 0;
   for (std::string line; std::getline(lines, line);) try {
+      ++number;
       tasks.push_back(read_task(line, speller, pairs));
       const RlTask& task = tasks.back();
       const size_t longest = std::max({task.pair[0].size(), task.pair[1].size(), size_t{1}});
       if (std::ssize(task.prompt) + static_cast<int64_t>(longest) > T)
         throw UserError("{} tokens; legal are {}, the window", task.prompt.size() + longest, T);
     } catch (const nlohmann::json::exception&) {
-      throw UserError("--data {}: line {} is not {{\"prompt\": \"...\", {}}}", path,
-                      tasks.size() + 1,
+      throw UserError("--data {}: line {} is not {{\"prompt\": \"...\", {}}}", path, number,
                       pairs ? R"("chosen": "...", "rejected": "...")" : R"("answer": "...")");
     } catch (const UserError& e) {
-      throw UserError("--data {}: line {}: {}", path, std::max<size_t>(tasks.size(), 1), e.what());
+      throw UserError("--data {}: line {}: {}", path, number, e.what());
     }
   return tasks;
 }

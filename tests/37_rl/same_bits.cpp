@@ -203,8 +203,12 @@ TEST_F(Rl, RefusesWhatDoesNotFit) {
   drawn.insert(drawn.find("\"tokens\":[") + 10, "100000");
   write("r.jsonl", drawn);
   refused(kGrpo + "--rollouts r.jsonl --role train", "legal are 0 to 255");
-  write("tasks.jsonl", "{\"prompt\": \"" + std::string(60, 'a') + "\", \"answer\": \"1\"}\n");
-  refused(kGrpo, "line 1: 79 tokens; legal are 64, the window");
+  const std::string good = "{\"prompt\": \"1\", \"answer\": \"1\"}\n";
+  write("tasks.jsonl",
+        good + "{\"prompt\": \"" + std::string(60, 'a') + "\", \"answer\": \"1\"}\n");
+  refused(kGrpo, "line 2: 79 tokens; legal are 64, the window");
+  write("tasks.jsonl", good + "{\"prompt\": \"a\xFF\", \"answer\": \"1\"}\n");
+  refused(kGrpo, "tasks.jsonl: line 2");
 }
 
 }  // namespace
