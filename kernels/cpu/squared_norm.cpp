@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
