@@ -65,6 +65,12 @@ TEST(HfConfig, TheHeadIsTheEmbeddingUnlessItSaysNo) {
   config.erase("tie_word_embeddings");
   EXPECT_TRUE(check_hf_config(config, preset("tiny")));
   EXPECT_NE(refusal("tie_word_embeddings", 1), "");
+  for (const char* name : {"tiny", "llama-tiny"})
+    for (const bool tied : {true, false}) {
+      GptConfig model = preset(name);
+      model.tied_head = tied;
+      EXPECT_EQ(config_of_hf(hf_config(model)).tied_head, tied) << name;
+    }
 }
 
 TEST(HfConfig, AMessageIsOneShortLine) {
