@@ -47,10 +47,10 @@ struct Heads {
   int k_first;           ///< heads of a group before its key
   float scale;           ///< 1 / sqrt(HS)
   float unit;            ///< scale log2(e): exp(scale S) = 2^(unit S)
-  Sequences all;         ///< if they are documents, block z works on document all[z]
+  Sequences all;         ///< of the call; only documents are looked up here: block z has all[z]
 
   constexpr bool documents() const { return all.documents; }
-  /// The row of all sequences in which document all[z] begins.
+  /// The row in which document all[z] begins.
   __device__ int begin_of(unsigned z) const { return static_cast<int>(all[z].begin); }
 };
 

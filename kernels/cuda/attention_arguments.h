@@ -15,7 +15,8 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// together: queries, keys and values are in one tensor, qkv. `all`: documents, or anything else
+/// together: queries, keys and values are in one tensor, qkv. `all`: the sequences of the call,
+/// which are needed only if they are documents
 inline Heads heads_of(const Extents& s, bool together, const Sequences& all = {}) {
   CHECK(s.Tq < 1 << 30 && s.Tk < 1 << 30, "attention over {} tokens", std::max(s.Tq, s.Tk));
   const int NH = static_cast<int>(s.NH), NKV = static_cast<int>(s.NKV), r = NH / NKV;

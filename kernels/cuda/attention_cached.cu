@@ -1,7 +1,8 @@
-// Attention of a few queries over the keys and values of a cache. A block takes one query of one
-// head, as there may be only one query. Its warps take blocks of 32 keys in turns, each with a
-// running softmax: each lane scores a key, then each lane sums some columns of the values. At the
-// end the softmaxes of the warps are joined, the first warp's first.
+// Attention of a few queries over the keys and values of a cache. There may be only one query, so a
+// thread block takes one query of one head, and its warps share the keys: warp w takes groups of 32
+// keys w, w + 8, ... Each warp has a running softmax: each lane scores a key, then each lane sums
+// some columns of the values. At the end the softmaxes of the warps are joined, the first warp's
+// first.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/table.h"
