@@ -98,14 +98,14 @@ void tile_within(const BlockProduct& p, int64_t m, int64_t n) {
 }
 
 /// Whether the next tile is a lower one, if `left` rows are left.
-constexpr bool few_rows(int64_t left) {
+constexpr bool lower_tile(int64_t left) {
   return left <= kFewRows || (left > kTileRows && left <= 2 * kFewRows);
 }
 
 /// How many rows are written for `rows` rows, in whole tiles.
 constexpr int64_t tiled_rows(int64_t rows) {
   int64_t m = 0;
-  while (m < rows) m += few_rows(rows - m) ? kFewRows : kTileRows;
+  while (m < rows) m += lower_tile(rows - m) ? kFewRows : kTileRows;
   return m;
 }
 static_assert(tiled_rows(kBlock) == kBlock && tiled_rows(64) == 64 && tiled_rows(32) == 32);
@@ -118,7 +118,7 @@ void multiply(const BlockProduct& p) {
       if (p.M == 1) {
         tile_within<sum, 1>(p, m, n);
         ++m;
-      } else if (few_rows(p.M - m)) {
+      } else if (lower_tile(p.M - m)) {
         tile_within<sum, kFewRows>(p, m, n);
         m += kFewRows;
       } else {

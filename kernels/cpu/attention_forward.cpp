@@ -115,7 +115,7 @@ InPlace in_place(const Piece& piece, const TokenBlock& queries, HeadRows<const T
 void scores_in_place(const Piece& piece, const ForwardRoom& room, int64_t rows,
                      const TokenBlock& keys, HeadRows<const float> k) {
   with_few_rows(rows, [&]<size_t M>(std::integral_constant<size_t, M>) {
-    for_lanes(k.first, k.stride, keys.range(), [&](int64_t u, int64_t, const auto& lanes) {
+    for_lane_rows(k.first, k.stride, keys.range(), [&](int64_t u, int64_t, const auto& lanes) {
       Vecs<M> score;
       score.fill(zero());
       add_products(score, room.q, room.stride, lanes, {0, piece.s.HS});

@@ -110,7 +110,7 @@ HWY_INLINE void add_products(Vecs<M>& sums, const float* a, int64_t a_stride, co
 
 /// Calls f(first, count, rows) for the rows of b (N,..) in [begin, end), kLanes at a time.
 template <class F>
-HWY_INLINE void for_lanes(const float* b, int64_t stride, Range range, F&& f) {
+HWY_INLINE void for_lane_rows(const float* b, int64_t stride, Range range, F&& f) {
   int64_t n = range.begin;
   for (; n + kLanes <= range.end; n += kLanes) f(n, kLanes, WholeLanes{b + n * stride, stride});
   if (n < range.end) f(n, range.end - n, LastLanes(b + n * stride, stride, range.end - n));

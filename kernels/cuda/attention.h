@@ -190,14 +190,14 @@ class Room {
 /// stage) starts to copy the next partners, or, where there is no second stage, those of this turn.
 template <class E, class F>
 __device__ void begin_turn(int at, int begin, int end, int stage, F&& fetch) {
-  constexpr bool kAhead = E::kSecondStage != SecondStage::None;
-  if (!kAhead && at > begin) {
+  constexpr bool kTwoStages = E::kSecondStage != SecondStage::None;
+  if (!kTwoStages && at > begin) {
     __syncthreads();  // everyone is done with the partners before
     fetch(at, stage);
   }
   E::template wait_for_copies<0>();
   __syncthreads();  // this stage is there, and everyone is done with the other
-  if (kAhead && at + E::kPartners < end) fetch(at + E::kPartners, stage ^ 1);
+  if (kTwoStages && at + E::kPartners < end) fetch(at + E::kPartners, stage ^ 1);
 }
 
 /// Some queries and some keys. A pair counts if the query sees the key.

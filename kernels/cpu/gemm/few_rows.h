@@ -30,7 +30,7 @@ struct RowSums {
 inline void few_rows(const Product& p, Range rows, Range cols) {
   const float* a = static_cast<const float*>(p.a.ptr) + rows.begin * p.a.stride_i;
   with_few_rows(rows.size(), [&]<size_t M>(std::integral_constant<size_t, M>) {
-    for_lanes(static_cast<const float*>(p.b.ptr), p.b.stride_i, cols,
+    for_lane_rows(static_cast<const float*>(p.b.ptr), p.b.stride_i, cols,
               [&](int64_t n, int64_t count, const auto& b) {
                 TreeSum<RowSums<M>> sum;
                 for (int64_t i = 0; i < p.leaves; ++i) {

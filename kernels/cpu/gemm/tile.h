@@ -25,7 +25,7 @@ constexpr int kLocalLevels = 10;
 static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalLevels);
 
 /// Lines of panels that come from L2 are asked for this many steps before they are multiplied.
-constexpr int64_t kAhead = 16;
+constexpr int64_t kStepsAhead = 16;
 /// For this many last steps of a stretch, the two halves of a tile take turns. So the sums of one
 /// half are joined and stored while the other half multiplies. Storing all of a tile at once would
 /// keep the next stretch waiting.
@@ -33,11 +33,11 @@ constexpr int64_t kApart = 4;
 /// Whether a panel of B stays in L1 while panels of A pass (see kDepth).
 constexpr bool kBInL1 = kLanes < 16;
 
-/// Asks for what a panel of W rows holds kAhead steps after `at`.
+/// Asks for what a panel of W rows holds kStepsAhead steps after `at`.
 template <int64_t W>
 HWY_INLINE void ask_ahead(const float* at) {
   for (int64_t word = 0; word < W; word += 16)
-    __builtin_prefetch(at + kAhead * W + word);  // into L1
+    __builtin_prefetch(at + kStepsAhead * W + word);  // into L1
 }
 
 /// Writes a tile to C. If it hangs over the edge of C, it goes through the buffer `tile`. If C is
