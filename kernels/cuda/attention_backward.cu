@@ -1,7 +1,7 @@
 // Causal attention, backward: chooses the engine.
-#include "hopper.h"
 #include "kernels/cuda/attention_backward.h"
 #include "kernels/cuda/attention_engines.h"
+#include "kernels/cuda/hopper.h"
 #include "kernels/cuda/table.h"
 
 namespace ladder::LADDER_CUDA {

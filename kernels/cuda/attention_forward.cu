@@ -1,7 +1,7 @@
 // Causal attention, forward: chooses the engine.
-#include "hopper.h"
 #include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/attention_forward.h"
+#include "kernels/cuda/hopper.h"
 #include "kernels/cuda/table.h"
 #include "kernels/documents.h"
 

@@ -42,9 +42,10 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   name_ = properties.name;
   has_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   max_shared_bytes_ = has_shared_bytes_;
-  capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
-                attribute(cudaDevAttrComputeCapabilityMinor, index);
-  has_fp8_units_ = fp8_units_ = capability_ >= 89;
+  const int capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                         attribute(cudaDevAttrComputeCapabilityMinor, index);
+  has_fp8_units_ = fp8_units_ = capability >= 89;
+  is_hopper_ = hopper_ = capability == 90;
   compute_.reset(new_stream());
   communication_.reset(new_stream());
   blas_.reset(new_blas());

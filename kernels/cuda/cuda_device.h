@@ -69,8 +69,10 @@ class CudaDevice final : public Device {
   /// 8 bytes, 0 between kernels of the compute stream, where the blocks of one kernel meet.
   void* joint() const { return joint_.get(); }
 
-  /// 10 times the major plus the minor number of its compute capability: 90 is Hopper.
-  int capability() const { return capability_; }
+  /// Whether it has the instructions of Hopper: compute capability 9.0.
+  bool hopper() const { return hopper_; }
+  /// Whether to use these instructions, for comparisons.
+  void use_hopper(bool used) { hopper_ = used && is_hopper_; }
   /// The most shared memory that a block can have.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
   /// As if a block could have at most `bytes`, for comparisons.
@@ -82,9 +84,9 @@ class CudaDevice final : public Device {
  private:
   int index_;
   std::string name_;
-  int capability_ = 0;
   int64_t has_shared_bytes_ = 0, max_shared_bytes_ = 0;
   bool has_fp8_units_ = false, fp8_units_ = false;
+  bool is_hopper_ = false, hopper_ = false;
   Owner<cudaStream_t, cudaStreamDestroy> compute_;
   Owner<cudaStream_t, cudaStreamDestroy> communication_;
   Owner<cublasLtHandle_t, cublasLtDestroy> blas_;

@@ -24,3 +24,5 @@ set(CUDA_SOURCES
   cuda/squared_norm.cu
   cuda/swiglu.cu
   cuda/table.cu)
+# For nvcc apart, because its instructions are in code that runs on no other GPU than Hopper.
+set(HOPPER_SOURCES cuda/attention_hopper.cu)

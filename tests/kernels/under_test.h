@@ -31,6 +31,8 @@ class UnderTest {
   virtual Tensor share(const Tensor& host) = 0;
   /// As if a block of the device could have at most `bytes` of shared memory. False on a host.
   virtual bool limit_shared(int64_t /*bytes*/) { return false; }
+  /// Whether a Hopper's own instructions are used. False on a host.
+  virtual bool use_hopper(bool /*used*/) { return false; }
   /// Waits, then frees all tensors. After a fault of a device every call fails, also those of
   /// later tests: the process ends.
   virtual void clear() = 0;

@@ -37,6 +37,10 @@ class DeviceUnderTest : public UnderTest {
     dev::device_of(ctx).limit_shared(bytes);
     return true;
   }
+  bool use_hopper(bool used) override {
+    dev::device_of(ctx).use_hopper(used);
+    return true;
+  }
   void clear() override;
 
  private:

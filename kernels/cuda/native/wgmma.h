@@ -4,21 +4,20 @@
 // mma_16x8x16 has them (ptx.h). A lies in registers in the same way, or in shared memory. The
 // tensor cores read B from shared memory, once for all four warps.
 //
-// A tile in shared memory has rows of 64 elements, 128 bytes. The eight pieces of 16 bytes in a row
-// are swapped: piece p of row r lies where p ^ (r % 8) would be. So one column of eight neighboring
-// rows lies in different banks. The tile starts at a multiple of 1024 bytes. (PTX ISA,
+// A square in shared memory has 64 rows of 64 elements, 128 bytes. The eight pieces of 16 bytes in a
+// row are swapped: piece p of row r lies where p ^ (r % 8) would be. So one column of eight
+// neighboring rows lies in different banks. The square starts at a multiple of 1024 bytes. (PTX ISA,
 // "Asynchronous Warpgroup Level Matrix Instructions", 128-byte swizzling.)
+//
+// kernels/cuda/on_cpu/wgmma.h has the same functions for the CPU.
 #pragma once
 
 #include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
 
-/// Where element d (a multiple of 8) of row `row` lies in a tile of 64 columns, in elements.
-__device__ inline int swizzled(int row, int d) { return row * 64 + (d ^ row % 8 * 8); }
-
 /// Where a factor lies: the lower half of a matrix descriptor. Its addresses count 16 bytes, so a
-/// step of 16 bytes adds 1. The factor is 64 rows of a tile, 16 elements of each from `first` on,
+/// step of 16 bytes adds 1. The factor is 64 rows of a square, 16 elements of each from `first` on,
 /// or 16 whole rows.
 __device__ inline uint32_t describe(const void* first) {
   return 1u << 16 | (shared_address(first) & 0x3FFFF) >> 4;
@@ -55,7 +54,7 @@ __device__ void wait_for_products(float (&sums)[N][4]) {
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
 
-/// Starts D = A B^T, or D += A B^T if `add`: 64 rows of one tile times 64 rows of another, 16
+/// Starts D = A B^T, or D += A B^T if `add`: 64 rows of one square times 64 rows of another, 16
 /// elements of each. The upper half of a descriptor says that groups of eight rows are 1024 bytes
 /// apart.
 __device__ inline void start_product_of_rows(float (&d)[8][4], uint32_t a, uint32_t b, bool add) {
@@ -68,7 +67,7 @@ __device__ inline void start_product_of_rows(float (&d)[8][4], uint32_t a, uint3
       : "r"(a), "r"(b), "r"(static_cast<int>(add)));
 }
 
-/// Starts D += A B. A lies in registers, B is 16 rows of a tile.
+/// Starts D += A B. A lies in registers, B is 16 rows of a square.
 __device__ inline void start_product(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b) {
   asm volatile(
       "{.reg .b64 b;\n"

@@ -15,6 +15,7 @@
 #include "kernels/cuda/on_cpu/fiber.h"
 #include "kernels/cuda/on_cpu/random.h"
 #include "kernels/cuda/on_cpu/schedule.h"
+#include "kernels/cuda/on_cpu/warpgroup.h"
 
 namespace ladder::on_cpu {
 
@@ -52,6 +53,7 @@ struct Thread {
   void (*exchange)(const Lanes&) = nullptr;
   std::vector<Copy> copies;
   int open_group = 0;
+  Products products;
 
   int lane() const { return index % kLanes; }
 };
@@ -89,6 +91,7 @@ class Block {
   Random& random() { return random_; }
   const SharedMemory& shared() const { return shared_; }
   Thread& running() { return *running_; }
+  Thread& thread(int index) { return *threads_[static_cast<size_t>(index)]; }
   bool is_running() const { return running_ != nullptr; }
 
   /// Runs one block, at blockIdx. @throws what a thread threw
@@ -98,7 +101,6 @@ class Block {
   [[noreturn]] void fail(const std::string& who, const std::string& what) const;
 
  private:
-  Thread& thread(int index) { return *threads_[static_cast<size_t>(index)]; }
   void begin();
   void make_ready(Thread& thread);
   void resume(Thread& next);
@@ -178,6 +180,7 @@ void Block::begin() {
     make_ready(t);
     t.copies.clear();
     t.open_group = 0;
+    t.products = {};
     t.fiber.start(body_);
   }
 }
@@ -202,6 +205,8 @@ void Block::run() {
     Thread& next = thread(schedule_.draw(random_));
     resume(next);
     if (!next.fiber.done()) continue;
+    if (!next.products.started.empty())
+      fail(fmt::format("thread {}", next.index), "has returned before its products");
     next.state = State::Done;
     --live;
   }
@@ -381,6 +386,10 @@ int64_t shared_offset(const void* p) { return block().shared().offset(p); }
 void tell(const void* at, int64_t bytes, Access how, const void* from) {
   if (watcher) watcher->access(block().running().index, at, bytes, how, from);
 }
+
+uint64_t draw_below(uint64_t n) { return block().random().below(n); }
+
+Products& products_of(int thread) { return block().thread(thread).products; }
 
 void start_copy(void* to, const void* from) {
   check_shared(to, kCopyBytes, "cp.async to an address");

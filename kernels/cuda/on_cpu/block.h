@@ -61,6 +61,9 @@ void check_shared(const void* p, int64_t bytes, const char* what);
 /// Throws CheckError with the kernel, the block and the thread before `what`.
 [[noreturn]] void fail(const std::string& what);
 
+/// A random number from 0 to n - 1.
+uint64_t draw_below(uint64_t n);
+
 /// A copy of 16 bytes. A random draw decides whether it arrives at once, or when this thread waits
 /// for its group. If `from` is null, it copies zeros.
 void start_copy(void* to, const void* from);

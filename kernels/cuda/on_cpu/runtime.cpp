@@ -62,12 +62,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
-// Compute capability 8.9, the lowest that multiplies FP8.
+// Compute capability 9.0, Hopper: it has all instructions that a kernel of ours uses.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
   switch (which) {
     case cudaDevAttrClockRate: *value = 0; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int{kMaxShared}; break;
   }
   return cudaSetDevice(device);

@@ -14,7 +14,7 @@
 namespace ladder::on_cpu {
 
 /// What one block of an sm_80 can have, so that no kernel comes to need more. (The stand-in says
-/// that it is an sm_89, which has FP8 and 99 KiB; tests take so little where they say so.)
+/// that it is an sm_90, which has 227. Other GPUs have 99; tests take so little where they say so.)
 constexpr int64_t kMaxShared = 163 << 10;
 
 /// The shared memory of the block that runs. It has the exact size: AddressSanitizer sees an index

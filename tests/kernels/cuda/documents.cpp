@@ -54,7 +54,7 @@ TEST_F(CudaDocuments, AttentionHasTheBitsOfEachAlone) {
     with_documents.scratch.shape.dims[1] = round_up(8 * NH * tokens, int64_t{256}) + 256;
     const Tensor qkv = host.random(dtype, {place.B, LaidDocuments::T, (NH + 2 * NKV) * HS}, -2, 2);
     const Tensor dout = host.random(dtype, {place.B, LaidDocuments::T, NH * HS});
-    with_much_and_little_shared(HS, [&, NH = NH, HS = HS] {
+    with_each_engine(dtype, HS, [&, NH = NH, HS = HS](bool) {
       const Attended all = attend(with_documents, NH, qkv, dout);
       for (const Range& rows : place.documents) {
         if (rows.size() == 0) continue;

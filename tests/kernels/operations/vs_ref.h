@@ -75,14 +75,22 @@ class VsRef : public DeviceTest {
   /// On the device, NaN until written.
   static Tensor out(Dtype dtype, Shape shape) { return dut().empty(dtype, shape); }
 
-  /// Calls f. For large heads on a device once more, with the 99 KiB of shared memory that a block
-  /// of an RTX 4090 has. Of these 1 KiB is left to static arrays.
-  static void with_much_and_little_shared(int64_t HS, const std::function<void()>& f) {
-    f();
-    if (HS <= 64 || !dut().limit_shared(98 << 10)) return;
-    SCOPED_TRACE("99 KiB of shared memory");
-    f();
-    dut().limit_shared(std::numeric_limits<int64_t>::max());
+  /// Calls f for each engine that attends with such heads on a device: that of Hopper, that of all
+  /// GPUs, and that for the 99 KiB of shared memory that a block of an RTX 4090 has, of which 1 KiB
+  /// is left to static arrays. f is told whether the engine gives the bits of the one before.
+  static void with_each_engine(Dtype dtype, int64_t HS, const std::function<void(bool)>& f) {
+    f(false);
+    const bool tensor_cores = dtype == Dtype::BF16 && (HS == 64 || HS == 128);
+    if (tensor_cores && dut().use_hopper(false)) {
+      SCOPED_TRACE("not as a Hopper");
+      f(false);
+    }
+    if (HS > 64 && dut().limit_shared(98 << 10)) {
+      SCOPED_TRACE("99 KiB of shared memory");
+      f(true);
+      dut().limit_shared(std::numeric_limits<int64_t>::max());
+    }
+    dut().use_hopper(true);
   }
 
   /// Attention of the table, forward and backward, with `ctx`; and that of `ref` in the same dtype.

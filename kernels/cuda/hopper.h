@@ -1,5 +1,5 @@
 // Operations that have a second version for Hopper. Its instructions (sm_90a) run on no other GPU,
-// older or newer. kernels/cuda/on_cpu/hopper.h says that the stand-in for a GPU is no Hopper.
+// older or newer.
 #pragma once
 
 #include "kernels/context.h"
