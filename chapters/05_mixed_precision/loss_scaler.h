@@ -3,15 +3,15 @@
 //
 // F16 has no numbers below 2^-24. In a batch of many tokens, many gradients of activations are
 // smaller. If the loss is multiplied by S, all gradients are multiplied by S and move up. The FP32
-// gradients of the parameters are then divided by S. S is a power of two, so neither changes a
-// digit. If S is too large, F16 overflows to infinity. So training looks for a good S:
+// gradients of the parameters are then divided by S. S is a power of two, so neither the product
+// nor the division changes a digit. If S is too large, F16 overflows to infinity. So S adapts:
 //
 //   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1 (an S that began
 //                                      below 1 stays)
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
-// The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n. F16 ends at
-// 2^16, so it overflows at about S = 2^16 n, or before. From n = 256 on, the limit may come first.
+// The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n, and F16 ends
+// at 2^16. So a batch of more than 256 tokens may reach the limit without an overflow.
 //
 // S does not change during a step. Overflow is looked for in the sum over all micro-batches. So the
 // step is the same, however its batch is cut.
@@ -73,9 +73,10 @@ class LossScaler {
     if (scale_ != 1) ctx.kernels->scale(ctx, grads, 1 / scale_);
   }
 
-  /// Ends a step that had this loss, and this norm of its unscaled gradients. Returns why there
-  /// must be no update; empty: there must be one. If only the loss is NaN or infinite, there is no
-  /// update either, and the step does not count for the scale: it is for gradients that overflow.
+  /// Ends a step that had this loss, and this norm of its gradients after unscale(). Returns why
+  /// there must be no update, or an empty string if there must be one. If only the loss is NaN or
+  /// infinite, there is no update either, but scale and good steps stay as they are: the gradients
+  /// have not overflowed.
   std::string end_step(double loss, double norm) {
     if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);

@@ -43,8 +43,9 @@ int main() {
     std::printf("%4d   %-14g   %-11g   %g\n", step, weight, master, bf16(master));
   }
 
-  // A gradient that is too small for FP16. The loss, and with it each gradient, is multiplied by
-  // the scale before FP16 stores it. FP32 divides. A power of two changes no digit, 64000 does.
+  // A gradient that is too small for FP16. The loss, and so each gradient, is multiplied by the
+  // scale before FP16 stores the gradient. The division by the scale is in FP32. A scale that is a
+  // power of two changes no digit; 64000 does.
   const float gradient = std::ldexp(1365.0F, -40);  // 11 binary digits, as FP16 has
   std::printf("\na gradient of %.8g in FP16: %g\n", gradient, fp16(gradient));
   const float scale = 65536, by_two = fp16(gradient * scale) / scale;
