@@ -72,7 +72,7 @@ constexpr auto names_of(Dropped) {
 class Recompute {
  public:
   /// @param at_once true until chapter 12: backward follows forward at once, and finds the last
-  ///                segment there; if other micro-batches come in between, nothing of it is left
+  ///                segment there; false: other micro-batches in between overwrite that segment
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool at_once = true)
       : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),

@@ -22,7 +22,7 @@ double layer(double w, double x) { return w * x * (1 - x); }
 
 /// Gradients of the last output. `moved` is what the weights have moved by when a segment is
 /// computed again. It must be 0; anything else is the mistake to update weights before backward is
-/// done.
+/// done. To stay short, the toy also drops the last segment, which chapter 06 keeps.
 Run forward_and_backward(const std::vector<double>& w, int k, double moved = 0) {
   Run run;
   std::map<int, double> kept;  // inputs, by layer
