@@ -85,11 +85,12 @@ class HeadGrad {
     return 4 * spare(chunks, steps) * config.padded_vocab * config.channels;
   }
 
-  /// Begins a micro-batch of `chunks` chunks. Its sum goes `into` dw.
+  /// Begins a micro-batch of `chunks` chunks. Its sum is written to dw or added to it: see `into`.
   void begin(Tensor dw, Into into, int64_t chunks) {
     dw_ = dw;
     chunks_ = chunks;
-    // A sum is finished before it is added to another one, so it needs a buffer of its own.
+    // To add: dw holds the sum of earlier micro-batches, and this sum must be finished before it is
+    // added there. So it needs a first buffer of its own.
     buffers_ = spare_;
     if (into == Into::Write || chunks == 1) buffers_.insert(buffers_.begin(), dw);
     into_ = chunks == 1 ? into : Into::Write;
@@ -109,6 +110,7 @@ class HeadGrad {
   }
 
  private:
+  /// How many buffers there are beside dw.
   static int64_t spare(int64_t chunks, int64_t steps) {
     return chunks == 1 ? 0 : TreeCounter::buffers(chunks) - (steps == 1 ? 1 : 0);
   }

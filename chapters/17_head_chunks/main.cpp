@@ -156,8 +156,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
-/// forward and backward, a chunk of sequences at a time.
+/// The head, forward and backward, a chunk of sequences at a time: losses (B) of `targets` (B,T),
+/// the gradient of its input into d.branch, and that of its weights.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
