@@ -7,9 +7,9 @@
 //   weights     the weights themselves, from which sections are gathered
 //
 // The files of `optimizer` and `weights` are mapped into memory. Kernels read and write them like
-// any tensor, and the operating system moves a page when it is touched. After each step the program
-// gives all pages back. So a step that updates moves each page in once and out once. For AdamW,
-// this is in bytes per parameter of the shard:
+// any tensor, and the operating system brings a page when a kernel touches it. After each step the
+// program gives all pages back. So a step that updates moves each page in once and out once. Bytes
+// per parameter of the shard that AdamW's step moves:
 //
 //               FP32              16 bits with a master
 //   optimizer   2 (4 + 4) = 16    2 (4 + 4 + 4) = 24
@@ -89,7 +89,7 @@ struct OffloadOptions {
   }
 };
 
-/// Moves the chosen categories of an arena to files, and counts the bytes that move.
+/// Puts the chosen categories of an arena into files, and counts the bytes that move.
 class OffloadedStates {
  public:
   OffloadedStates(Arena& arena, const OffloadOptions& options) : arena_(arena) {
