@@ -164,9 +164,9 @@ class Ddp {
   std::vector<Pending> pending_;
 };
 
-/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes per element. It
-/// holds for reductions in which all ranks send equally many bytes, in equal chunks. For others
-/// nothing is predicted.
+/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes per element. The
+/// formula holds for reductions in which all ranks send equally many bytes, in equal chunks. For
+/// others nothing is predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
   // Messages are multiples of kAlign elements. The question is whether their chunks are equal.
@@ -174,9 +174,9 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
   return 2 * (ranks - 1) * 4 * layout.grads().size() / ranks;
 }
 
-/// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. Of a step that skipped its update nothing is predicted: in chapters 08 and 09 it sends no
-/// weights.
+/// Reports the bytes that this rank has sent for gradients or parameters in the last step: 0 if no
+/// step was taken. If that step skipped its update, nothing is predicted: in chapters 08 and 09 a
+/// skipped step sends no weights.
 inline void report_traffic(Log& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (log.last_step_skipped()) predicted.reset();

@@ -7,7 +7,7 @@
 #include <vector>
 
 constexpr int B = 4, D = 4;  // sequences; weights
-// Of a sequence, the same for each weight. Near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8.
+// Each sequence has the same gradient for all weights. Near 1e8 floats lie 8 apart: 1e8 + 1 is 1e8.
 constexpr float gradient[B] = {1e8F, 1, -1e8F, 1};
 
 using Ranks = std::vector<std::vector<float>>;  // a buffer of D numbers for each rank
@@ -16,9 +16,9 @@ float tree(int first, int n) {
   return n == 1 ? gradient[first] : tree(first, n / 2) + tree(first + n / 2, n / 2);
 }
 
-/// Chunk c goes round and collects. It starts at rank c + 1 and is complete on rank c, which sends
-/// it round once more. So each chunk adds the ranks in another order. Returns how many numbers each
-/// rank sends: N - 1 chunks while they collect, N - 1 complete ones.
+/// Chunk c goes around and collects: it starts at rank c + 1 and is complete on rank c, which sends
+/// it around once more. So each chunk adds the ranks in another order. Returns how many numbers a
+/// rank sends: N - 1 chunks that still collect, then N - 1 complete ones.
 int ring(Ranks& g) {
   const int N = static_cast<int>(g.size()), n = D / N;
   for (int c = 0; c < N; ++c) {
@@ -47,7 +47,7 @@ int halving(Ranks& g) {
     }
     sent += 2 * size;  // here, and on the way back
   }
-  const Ranks done = g;
+  const Ranks done = g;  // the way back, all steps at once
   for (std::vector<float>& rank : g) {
     for (int r = 0; r < N; ++r)
       for (int i = first[r]; i < first[r] + size; ++i) rank[i] = done[r][i];

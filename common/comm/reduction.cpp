@@ -129,10 +129,10 @@ void Collectives::all_reduce(Tensor data) {
 
 // ---- halving and doubling ----------------------------------------------------------------------
 
-// Before the step with distance d, a rank holds sums over d neighbors. They are sums of the d-th
-// part that the rank's low bits choose. In the step, one partner sums the lower half of that part,
-// the other the upper half. On the way back, what was summed last is exchanged first. Rank 1 of 4
-// with 8 elements:
+// Before the step with distance d, a rank holds sums over d neighbors, of one d-th of the buffer:
+// its low bits say which (part_of). In the step, one partner sums the lower half of that part, the
+// other the upper half. On the way back, what was summed last is exchanged first. Rank 1 of 4 with
+// 8 elements:
 //
 //   d = 1, partner 0    sends 0 to 3, adds to 4 to 7      bit 0 of rank 1 is 1: the upper half
 //   d = 2, partner 3    sends 6 and 7, adds to 4 and 5    bit 1 is 0: the lower half of that
