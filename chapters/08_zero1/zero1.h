@@ -131,8 +131,8 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
 }
 
 /// Bytes that one rank sends in a step: a reduce-scatter of F32 gradients, and an all-gather of
-/// weights in the dtype that forward reads. It holds for reductions in which all ranks send equally
-/// many bytes.
+/// weights in the dtype that forward reads. The formula holds for reductions in which all ranks
+/// send equally many bytes.
 inline std::optional<int64_t> zero1_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision) {
   if (!options.sends_equally()) return std::nullopt;
