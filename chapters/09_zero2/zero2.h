@@ -124,8 +124,8 @@ class ShardedGrads {
   /// Begins micro-step k of GA.
   void begin(int64_t k, int64_t GA) { sum_.begin(k, GA); }
 
-  /// Makes room in view() for the gradients of section s. If a sum still uses that buffer, it
-  /// waits.
+  /// Lets view() show a buffer for the gradients of section s. If a sum still uses that buffer,
+  /// this waits.
   void begin_section(const Ctx& ctx, int64_t s) {
     turn_ = (turn_ + 1) % buffers_.size();
     wait(ctx, buffers_[turn_]);
@@ -190,8 +190,8 @@ class ShardedGrads {
 };
 
 /// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
-/// an all-gather of weights, each section over the ranks that have chunks of it (here all). It
-/// holds for reductions in which all ranks send equally many bytes. For others nothing is
+/// an all-gather of weights, each section over the ranks that have chunks of it (here all). The
+/// formula holds for reductions in which all ranks send equally many bytes. For others nothing is
 /// predicted.
 /// @param layout of parameters; grads() is that of their gradients
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
