@@ -210,8 +210,8 @@ inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recom
 }
 
 /// Bytes that one rank sends in a step of GA micro-steps. Each micro-step has a reduce-scatter of
-/// F32 gradients, and an all-gather of every section that is used while it is in no buffer. It
-/// holds for reductions in which all ranks send equally many bytes.
+/// F32 gradients, and an all-gather of every section that is used while it is in no buffer. The
+/// formula holds for reductions in which all ranks send equally many bytes.
 inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const DdpOptions& ddp,
                                             const PrecisionOptions& precision,
                                             const Recompute& recompute, const Zero3Options& options,
