@@ -1,5 +1,5 @@
 // 10_zero3: ZeRO stage 3, or FSDP. Weights are sharded, too: a section is gathered before forward
-// and backward, and makes place for the next.
+// and backward, and makes room for the next.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -283,7 +283,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
+  m.params.reshard();  // after a skip, too, so that all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 

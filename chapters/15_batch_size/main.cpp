@@ -192,7 +192,7 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 }
 
 /// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
-/// as in chapter 04. Only after the last micro-step the sum goes to the other ranks (PyTorch's
+/// as in chapter 04. The sum goes to the other ranks after the last micro-step alone (PyTorch's
 /// no_sync() in all others).
 void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   if (m.grads.into() == Into::Write)  // its gradient is still that of one micro-batch

@@ -288,7 +288,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.skipped(step, bad);
   }
-  m.params.reshard();  // after a skip weights are not new, but so all steps send equally much
+  m.params.reshard();  // after a skip, too, so that all steps send equally much
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
