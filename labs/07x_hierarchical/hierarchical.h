@@ -18,7 +18,7 @@ namespace ladder {
 /// 0 ... per_node - 1 are on the first node, the next per_node on the second, and so on. Wires
 /// inside of a node are fast, and every rank has a slow one of its own to the other nodes.
 /// @param data     (n), F32; n is any number
-/// @param arrived  (n), F32: room for what arrives
+/// @param arrived  (n), F32: memory for what arrives
 /// @param per_node a power of two; the number of nodes is any
 /// Messages alone: send, recv, exchange and those that return a Pending. Sums by ctx.kernels->add.
 inline void hierarchical_all_reduce(Comm& comm, const Ctx& ctx, Tensor data, Tensor arrived,

@@ -47,7 +47,7 @@ def measure():
         f"`{MODEL} --threads 1` on the first pages of the text; peak MiB of rank 0, and what it "
         "sends of gradients and weights, predicted and measured alike. [In bytes, with more rows](../../docs/results/chapter_09.md):",
         gradients(short_text(batch=8, seq_len=256)),
-        "`small` has few blocks, so the buffers eat much of what was saved. A deeper model with "
-        f"smaller blocks, its batch cut into GA micro-steps, in MiB again: `{DEEP} --threads 1 --ranks {RANKS}`:",
+        "`small` has few blocks, so the buffers eat much of what was saved. The next table, in MiB again, is of a "
+        f"deeper model with smaller blocks, whose batch is cut into GA micro-steps: `{DEEP} --threads 1 --ranks {RANKS}`:",
         accumulation(short_text(batch=32, seq_len=256)),
     ])
