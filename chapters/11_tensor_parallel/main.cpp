@@ -1,5 +1,5 @@
 // 11_tensor_parallel: ranks split each layer: heads, columns of the MLP, the vocabulary.
-// Between the parts of a block they exchange activations: f before what they share, g behind it.
+// They exchange activations around each part that they split: f before it, g after it.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"

@@ -13,7 +13,7 @@
 //
 // An all-reduce is a reduce-scatter and an all-gather, so these send as many bytes as the
 // all-reduces without sequence parallelism. But backward gathers some tensors a second time, and
-// those bytes come on top. The paper calls this f g, and this g g-bar.
+// those bytes come on top. (In the paper our f is called g, and our g is called g-bar.)
 //
 // All sequences of a micro-batch travel at once. A collective wants what it gives to a rank in one
 // piece, but in (n,T,C) a rank has a piece of each sequence. So what travels lies rank by rank,

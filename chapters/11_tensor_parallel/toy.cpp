@@ -18,8 +18,8 @@ float relu(float x) { return x > 0 ? x : 0; }
 /// Hidden channel f. Every rank has all of x, so it computes its channels without the others.
 float hidden(const Vec& x, int f) { return relu(w1(f, 0) * x[0] + w1(f, 1) * x[1]); }
 
-/// Leaf i of the sum W2 h: F / 4 of the hidden channels, added in order. Leaves do not depend on
-/// the number of ranks.
+/// Leaf i of the sum over hidden channels: F / kLeaves of them, added in order. Leaves do not
+/// depend on the number of ranks.
 Vec leaf(const Vec& x, int i) {
   Vec sum{};
   for (int f = i * F / kLeaves; f < (i + 1) * F / kLeaves; ++f)
