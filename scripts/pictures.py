@@ -268,14 +268,14 @@ def schedules(data):
         svg.box(x, y + 22 * (i // 2) - 12, 22, 16, color)
         svg.text(x + 11, y + 22 * (i // 2), letter, "#ffffff", 12, "middle")
         svg.text(x + 30, y + 22 * (i // 2), label, size=12)
-    svg.text(left, y + 44, "The number is that of the micro-batch. Small letters: the second part of "
-             "the stage. Gray: the stage waits.", size=12)
+    svg.text(left, y + 44, "A row is a stage, a number in it a micro-batch. Small letters: the second "
+             "model chunk. Gray: the stage waits.", size=12)
     y += 70
     frames, used = [], set()
     for pipeline in data["pipelines"]:
         svg.text(0, y + 17, pipeline["name"], bold=True)
         for s, stage in enumerate(pipeline["stages"]):
-            svg.text(left - 8, y + 17, f"stage {s}" if s else "", size=11, anchor="end")
+            svg.text(left - 8, y + 17, f"{s}", size=11, anchor="end")
             svg.box(left, y + 1, unit * max(a[-1][4] for a in pipeline["stages"]), row - 2, GREY,
                     more=' fill-opacity="0.13"')
             for what, micro, chunk, begin, end in stage:
