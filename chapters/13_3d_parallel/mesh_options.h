@@ -1,5 +1,5 @@
-// The mesh: every rank has a place on three axes (common/comm/mesh.h). Options, and which meshes
-// are legal.
+// The mesh: every rank has a number along each of three axes (common/comm/mesh.h). Options, and
+// which meshes are legal.
 //
 //   rank = t + TP (d + DP s)      t  its part of each layer       0 .. TP-1, fastest
 //                                 d  its share of the batch       0 .. DP-1

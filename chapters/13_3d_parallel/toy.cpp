@@ -8,12 +8,12 @@
 
 constexpr int kRanks = 8;
 enum Axis { kTensor, kData, kPipe };           // the axis that sends most comes first
-constexpr std::array<int, 3> stride{1, 2, 4};  // from place 0 to place 1 along an axis
+constexpr std::array<int, 3> stride{1, 2, 4};  // from number 0 to number 1 along an axis
 constexpr std::array<const char*, 3> name{"tensor", "data", "pipeline"};
 
-/// Rank r's place along an axis, 0 or 1.
+/// Rank r's number along an axis, 0 or 1. The three numbers are its coordinate.
 int at(int r, Axis axis) { return r / stride[axis] % 2; }
-/// The rank at place p of rank r's group along an axis.
+/// The rank that has number p in rank r's group along an axis.
 int member(int r, Axis axis, int p) { return r + (p - at(r, axis)) * stride[axis]; }
 
 // Both stages compute y = w[0] x + w[1] x^2, and each tensor rank has one of these terms. The batch
@@ -24,7 +24,7 @@ float power(float x, int t) { return t == 0 ? x : x * x; }  // what weight t is 
 float slope(float x, int t) { return t == 0 ? 1 : 2 * x; }  // its derivative
 
 using Numbers = std::array<float, kRanks>;  // one for each rank
-/// All-reduce along an axis: each rank gets the sum over its group, the lower place first.
+/// All-reduce along an axis: each rank gets the sum over its group, the lower number first.
 Numbers all_reduce(const Numbers& x, Axis axis) {
   Numbers sum;
   for (int r = 0; r < kRanks; ++r) sum[r] = x[member(r, axis, 0)] + x[member(r, axis, 1)];

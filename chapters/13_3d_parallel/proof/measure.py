@@ -181,7 +181,7 @@ def picture(report):
     text(x + box[0] + (step[0] - box[0]) / 2, y - 4, mb["tp"], colors["tp"])
     text(x + box[0] / 2 + 8, y + box[1] + 35, mb["dp"], colors["dp"], "start")
     text((corner(1, 0, 0)[0] + box[0] + corner(0, 0, 1)[0]) / 2, y - 20, mb["pp"], colors["pp"])
-    legend = {"tp": "shares of each layer: waited for, 4 sums a block",
+    legend = {"tp": "parts of each layer: waited for, 4 sums a block",
               "dp": "shares of the batch: gradients and weights, once a step",
               "pp": "stages: one activation a micro-batch and its gradient"}
     for i, (axis, says) in enumerate(legend.items()):
