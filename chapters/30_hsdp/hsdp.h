@@ -1,10 +1,10 @@
 // Hybrid sharding: each shard group has a whole model in shards, and shard groups are copies of
 // each other (Zhao et al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
 //
-// Links inside a machine are often ten times as fast as those between machines. Chapter 10 sends
-// about 3 P elements in every micro-step, over all links that join its ranks. Here N ranks are R
-// shard groups of S neighbors. Each has one whole model in S shards, so the 3 P stay inside it.
-// Once a step gradients cross: each rank sends its shard of the sum over its shard group.
+// Links inside a machine are often ten times as fast as those between machines. In chapter 10 a
+// rank sends about 3 P elements in every micro-step, over all links that join the ranks. Here N
+// ranks are R shard groups of S neighbors. Each has one whole model in S shards, so the 3 P stay
+// inside it. Once a step gradients cross: each rank sends its shard of its group's sum.
 //
 //   ranks 0 1 2 3 | 4 5 6 7      R = 2 shard groups of S = 4
 //     all-gather, reduce-scatter   among 0 1 2 3 and among 4 5 6 7, in every micro-step
