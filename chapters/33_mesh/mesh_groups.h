@@ -13,8 +13,8 @@
 // micro-batch, context ranks three times (--context gather); shards sum each section once a
 // micro-batch; replicas sum once a step. Stages send a tensor a micro-batch and compute meanwhile.
 //
-// Seven groups of a rank say where each number travels. Of a group, all coordinates but those named
-// here are alike:
+// Seven groups of a rank say where each number travels. The ranks of a group differ along the axes
+// that are named here, and in nothing else:
 //
 //   t           products inside a block; with --sequence-parallel also gradients of gains
 //   c           keys and values; the loss of a sequence

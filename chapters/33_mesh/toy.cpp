@@ -1,6 +1,6 @@
 // All axes of a mesh in one short file: 32 ranks as a box of 2 x 2 x 2 x 2 x 2. Each sum of a step
 // goes over one group of ranks, and a group is a slice of the box. The right groups give the
-// numbers of one rank. Three wrong ones are seen to differ.
+// numbers of one rank. A wrong order, a wrong group and a copy that counts twice do not.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/33_mesh/toy.cpp -o toy && ./toy
 
