@@ -1,12 +1,13 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
-// Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 21 for experts on one
-// rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks split
-// sequences, with ZeRO's stage 2. Where one replica's ranks split layers it is 11, where they split
-// stages 12, 30 where groups of ranks have all shards, and 13 for more than one of these, with
-// ZeRO's stage 1. Where ranks split sequences beside layers or stages it is 33: its gradients are
-// in shards, too, which the layout calls stage 1 where there are stages. What no chapter runs has a
-// dash.
+// Each layout is one chapter's, or no chapter's, and then has a dash (ladder_chapter):
+//
+//   06          one rank                        20   cp, and dp, with ZeRO's stage 2
+//   07 to 10    dp, by stage of ZeRO            21   experts on one rank
+//   11, 12      tp alone, pp alone              22   experts on several, with ZeRO's stage 2
+//   13          tp and pp; or either of them    30   replicas of ZeRO's stage 3
+//               or both with dp, and stage 1    33   cp beside tp or pp, with stage 2, which the
+//   16          FP8: dp, without ZeRO                layout calls stage 1 where there are stages
 #pragma once
 
 #include <cstdint>

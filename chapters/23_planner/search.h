@@ -7,7 +7,8 @@
 //
 //   too large   it does not fit
 //   beaten      another with the same sharding in its family is no slower and no larger
-//   too slow    its bound is above the times of all that are wanted, and one of those is smaller
+//   too slow    its bound is above the times of the fastest that are wanted, and one found so far
+//               takes no more time than the bound, and no more bytes
 //
 // All others are timed, pipelines by the clock if they have few enough actions. So the answer is
 // the same as if all were timed. Tests compare it with a plain enumeration.
