@@ -33,8 +33,8 @@ Tokens merged(const Tokens& tokens, const Pair& pair) {
   return out;
 }
 
-/// Learns merges, and does them: each time the pair that stands side by side most often. A tie goes
-/// to the pair that comes first in the alphabet.
+/// Learns merges, and applies each to `tokens`: the most frequent pair of neighbors. Of equally
+/// frequent pairs the first one in the order of the alphabet is taken.
 std::vector<Pair> train(Tokens& tokens, int count) {
   std::vector<Pair> merges;
   for (int n = 0; n < count; ++n) {

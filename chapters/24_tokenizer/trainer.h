@@ -155,13 +155,12 @@ inline void FastTrainer::push_new() {
   new_pairs_.clear();
 }
 
-/// @return tokens that the text has fewer
+/// @return how many tokens fewer the text has afterwards
 inline int64_t FastTrainer::merge(const PairCount& pair, uint32_t id) {
   int64_t fewer = 0;
-  // From left to right, as in "aaa": the places of a pair ascend. One merge, or the constructor,
-  // has added all of them, since two tokens become neighbors only when one of them is made, and one
-  // merge makes all tokens of the same bytes: between borders that no merge has crossed, the same
-  // bytes have always been the same tokens.
+  // The places of a pair ascend, so "aaa" is merged from left to right. For one walk has added all
+  // of them: the constructor's, or that of the merge which made the later one of the two tokens. No
+  // other merge makes a token of these bytes (Vocabulary::add).
   for (const uint32_t at : std::exchange(pairs_[pair_key(pair.left, pair.right)].places, {})) {
     Place& left = places_[at];
     if (left.id != pair.left || left.next == kNone || places_[left.next].id != pair.right) continue;

@@ -73,7 +73,8 @@ class Vocabulary {
   int64_t compared() const { return compared_; }
 
   /// The token that the pair becomes. If two pairs have the same bytes, as (a, bc) and (ab, c), the
-  /// second one gives the token that is there, and adds none. No text trains both.
+  /// second one gives the token that is there, and adds none. No text trains both: wherever "abc"
+  /// stands between two borders that no merge has crossed, it has had the same merges.
   uint32_t add(const PairCount& pair) {
     std::string bytes = tokens_[pair.left] + tokens_[pair.right];
     const auto [at, is_new] = known_.emplace(bytes, static_cast<uint32_t>(tokens_.size()));
@@ -81,7 +82,7 @@ class Vocabulary {
     merges_.push_back({pair.left, pair.right, at->second, static_cast<uint32_t>(merges_.size())});
     return at->second;
   }
-  /// The last pair that was added is merged in the text, which has so many tokens fewer.
+  /// To be called when the text is merged by `pair`: it then has `fewer` tokens fewer.
   void merged(const PairCount& pair, int64_t fewer) const {
     if (watch) watch(pair, fewer);
   }
