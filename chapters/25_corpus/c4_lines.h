@@ -7,9 +7,8 @@
 //   "javascript" stands in it
 //   "privacy policy" stands in it, or another of kPolicies
 //
-// Markers of citations go from lines that stay. A line that passes the tests of its words and of
-// its end stays if it has "lorem ipsum"; with { it stays in spite of kPolicies. In both cases the
-// whole document goes for it (rules.h).
+// Markers of citations go from lines that stay. A line with "lorem ipsum" passes the last two
+// tests, and one with { passes the last: rules.h removes the whole document for either.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Components: documents that are near duplicates, directly or over others. One of each stays.
+// Components: documents that are near duplicates, directly or through others. One of each stays.
 #pragma once
 
 #include <cstddef>

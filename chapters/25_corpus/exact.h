@@ -48,8 +48,8 @@ struct TextLine {
   uint64_t ordinal;
 };
 
-/// Documents of one hash. Of those with one text, the one of the least (source, id) stays. The
-/// first one that is read would be another for another order of files.
+/// Documents of one hash. Of those with equal texts, the one of the least (source, id) stays:
+/// which of them is read first depends on the order of files.
 class EqualTexts {
   static auto rank(const TextLine& of) {
     return std::tie(of.document.source, of.document.id, of.line);

@@ -45,8 +45,7 @@ struct SieveOptions {
 };
 
 /// What a thread has found in one part of the files, until ranks exchange it. There is a list of
-/// records for each rank. The rank of a key is the remainder of its upper half, divided by the
-/// number of ranks.
+/// records for each rank to which they go.
 struct Judged {
   std::vector<LineEntry> lines;
   std::vector<std::vector<KeyRecord>> texts, bands;
@@ -58,7 +57,7 @@ inline void send_to_owner(std::vector<std::vector<KeyRecord>>& to, const Hash128
   to[key.high % to.size()].push_back({key, ordinal});
 }
 
-/// Judges documents. Each thread has one of its own.
+/// Judges documents. Each thread has a Judge of its own.
 class Judge {
  public:
   /// Judges may share all of these.
@@ -88,7 +87,7 @@ class Judge {
  private:
   Fate fate(std::string& text) {
     if (trimmed(text).empty()) return Fate::Empty;
-    // Of the whole text: what C4 leaves of it may be the held-out text in shreds.
+    // The whole text is searched: C4 may delete lines from the middle of the shared words.
     const bool is_held_out = held_out_ && held_out_->is_in(PlainWords(text));
     if (const Rule* rule = broken_rule(o_.filter, text)) return fate_of(*rule);
     return is_held_out ? Fate::HeldOut : Fate::Kept;

@@ -131,7 +131,7 @@ struct Outputs {
     kept.emplace(o.out, "--out");
     if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
   }
-  /// A full disk leaves both old files. A death between two renames does not.
+  /// A full disk leaves both old files as they were. A crash between the two renames leaves one.
   void commit() {
     kept->sync();
     if (removed) removed->sync();

@@ -36,10 +36,9 @@ struct MinHashOptions {
   }
 };
 
-/// The probability that two texts share a band, if they share the part `s` of their shingles, as
-/// |A and B| / |A or B|.
+/// The probability that two texts share a band, if their similarity |A and B| / |A or B| is `s`.
 inline double shares_a_band(double s, int64_t bands, int64_t rows) {
-  double is_equal = 1, none_is = 1;  // one band, and all of them
+  double is_equal = 1, none_is = 1;  // probabilities: one band is equal; no band is
   for (int64_t row = 0; row < rows; ++row) is_equal *= s;
   for (int64_t band = 0; band < bands; ++band) none_is *= 1 - is_equal;
   return 1 - none_is;
@@ -83,7 +82,7 @@ inline std::vector<uint64_t> shingles(const PlainWords& words, int64_t n) {
 
 constexpr uint64_t kMersenne61 = (uint64_t{1} << 61) - 1;
 
-/// x modulo 2^61 - 1, by which 2^61 is 1.
+/// x modulo 2^61 - 1. Modulo this number 2^61 is 1, so the three high bits of x are added below.
 inline uint64_t mod_mersenne61(uint64_t x) {
   const uint64_t sum = (x & kMersenne61) + (x >> 61);
   return sum >= kMersenne61 ? sum - kMersenne61 : sum;
@@ -124,7 +123,7 @@ inline std::vector<uint64_t> signature(std::span<const uint64_t> shingles,
 }
 
 /// A key for each band: a hash of its numbers, with the number of the band as the seed. So bands of
-/// different numbers do not meet, even if they hold the same values.
+/// different places have different keys, even if they hold the same values.
 inline std::vector<Hash128> band_keys(std::span<const uint64_t> signature, int64_t rows) {
   const auto each = static_cast<size_t>(rows);
   std::vector<Hash128> keys;

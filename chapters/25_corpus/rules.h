@@ -6,8 +6,8 @@
 //   FineWeb   Penedo et al., arXiv 2406.17557, section 3.6
 //
 // --filter gopher takes the rules of section A.1.1 on length, symbols and stop words; repetition
-// takes those of table A1. C4's judge what c4_lines.h leaves of a text, and so do the sets behind
-// it. All were made for English, and none asks for the language of a text.
+// takes those of table A1. C4's judge what c4_lines.h leaves of a text, and so do the sets that
+// follow it. All were made for English, and none asks for the language of a text.
 #pragma once
 
 #include <algorithm>
@@ -62,8 +62,8 @@ Ratio repeated_grams(const CutText& text) {
   return {text.repeated_grams(kWords), text.characters()};
 }
 
-/// How many sentences a text has. A word ends one if it ends with . ? or !, and maybe quotes behind
-/// it, or if it is the last of a line.
+/// How many sentences a text has. A word ends one if it ends with . ? or ! (quotes may follow), or
+/// if it is the last of a line.
 inline int64_t sentences(const CutText& text) {
   const std::string_view all = text.text();
   int64_t ends = 0;

@@ -18,8 +18,8 @@ struct Share {
   int rank = 0, ranks = 1, threads = 1;
 };
 
-/// Every rank reads all parts, but works only on those that are its own: in each round of
-/// ranks x threads parts `threads` parts in a row. work(i, part) runs on thread i. done(parts) is
+/// Every rank reads all parts, but works only on its own. A round is ranks x threads parts, and
+/// each rank has `threads` neighboring ones of them. work(i, part) runs on thread i. done(parts) is
 /// called at the end of a round, equally often on all ranks.
 template <class Work, class Done>
 void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& done) {
