@@ -116,8 +116,8 @@ struct DocumentRows {
   }
 };
 
-/// Attention of documents on the host: calls f(ctx, DocumentRows) for each, one after the other. Of
-/// the documents, this ctx has chunk_length alone. Then it writes 0 to `outputs`, of B T tokens
+/// Attention of documents on the host: calls f(ctx, DocumentRows) for each, one after the other.
+/// This ctx has no documents, but their chunk_length. Then it writes 0 to `outputs`, of B T tokens
 /// each, where there is padding.
 template <class F>
 void attend_documents(const Ctx& ctx, int64_t B, int64_t T, std::initializer_list<Tensor> outputs,

@@ -50,7 +50,7 @@ class BundleBatch {
     losses_ = arena.shared(Mem::Activation, "losses", Dtype::F32, {B * turns_});
     if (!options.documents) return;
     listed_.resize(static_cast<size_t>(2 * B * turns_));
-    // Each tile of attention reads borders: too often for the memory of the host.
+    // On a GPU these lie in its own memory: each tile of attention reads borders.
     borders_ = arena.alloc(Mem::Activation, "borders", Dtype::I32, {B * turns_, 2});
     position_ = arena.alloc(Mem::Activation, "position", Dtype::I32, {rows, T});
   }

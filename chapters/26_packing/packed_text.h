@@ -63,9 +63,8 @@ class PackedText {
       batch.add(windows_->file(), windows_->held_out().row(b));
   }
 
-  /// For bits per byte, which documents need their own count for: counts targets and their bytes on
-  /// rank 0, in the last step (of all ranks) and in a validation. Without --documents it is empty,
-  /// and Log counts.
+  /// For bits per byte: counts targets and their bytes on rank 0, those of the last step (of all
+  /// ranks) and those of a validation. Without --documents it is empty, and Log counts.
   LossTargets targets() const {
     if (text_) return {};
     return {[this](int64_t, int64_t) { return windows_->count_targets(drawn_); },
@@ -73,7 +72,7 @@ class PackedText {
   }
 
  private:
-  std::vector<Piece> drawn_;  ///< by the last step; on the rank with the first bundles, all
+  std::vector<Piece> drawn_;  ///< of all ranks in the last step; empty without bundle 0
   std::optional<Text> text_;
   std::optional<DocumentWindows> windows_;
 };

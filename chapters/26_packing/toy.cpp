@@ -42,7 +42,7 @@ std::vector<float> losses(const Row& row, Error error = Error::None) {
   for (size_t d = 0; d + 1 < row.cu_seqlens.size(); ++d) {
     const int begin = row.cu_seqlens[d], end = row.cu_seqlens[d + 1];
     for (int i = begin; i < end; ++i) {
-      const int first = error == Error::Attends ? 0 : begin;   // the mask: keys from here to i
+      const int first = error == Error::Attends ? 0 : begin;   // the mask: query i sees first to i
       const int zero = error == Error::Positions ? 0 : begin;  // where positions begin
       const float query = embed(row.tokens[i], i - zero);
       float sum = 0, mean = 0;
@@ -51,7 +51,7 @@ std::vector<float> losses(const Row& row, Error error = Error::None) {
         sum += weight;
         mean += weight * key;
       }
-      // If targets are the row moved by one, a document's last one is from the next document.
+      // The error: targets are the row moved by one, so the last one is of the next document.
       const bool crosses = error == Error::Targets && i + 1 == end && d + 2 < row.cu_seqlens.size();
       const int target = crosses ? row.tokens[end] : row.targets[i];
       float exps = 0;
