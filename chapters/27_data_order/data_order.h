@@ -62,7 +62,7 @@ class OrderPlace : public RowCursor {
   std::vector<int64_t> since;    ///< dealt of each source before these weights held
   std::vector<int64_t> targets;  ///< learned of each source in all rows before this place
 
-  /// From a window on that is not dealt yet, the weights of --sources hold.
+  /// The weights of --sources hold from this window on, which is not dealt yet.
   void take_weights() {
     std::vector<int64_t> own;
     for (const SourceFiles& source : options_->sources) own.push_back(source.weight);
@@ -137,7 +137,7 @@ struct OrderedStep {
   OrderPlace before, after;
   bool whole = false;                            ///< false: the data ends within this step
   std::vector<std::vector<Piece>> bundles = {};  ///< of this rank, as places in `tokens`
-  std::vector<int32_t> tokens = {};              ///< of these pieces, one piece behind the other
+  std::vector<int32_t> tokens = {};              ///< of these pieces, one piece after the other
   TargetCount learned = {};  ///< of all bundles; on the rank with the first of them, others have 0
   int64_t read_ns = 0;       ///< how long reading took
 
@@ -195,7 +195,8 @@ class DataOrder {
     const DocumentFile* file;
   };
 
-  /// Goes on to the next window that has a row, if this one has none left. False: the data ends
+  /// Goes on to the next window that has a row, if this one has none left.
+  /// @return false where the data ends
   bool find_row(OrderPlace& place) {
     open(place);
     while (place.row >= window_.size()) {

@@ -18,7 +18,7 @@ namespace ladder {
 
 class OrderedText {
  public:
-  /// @param own which bundles of a step this rank has, ascending: the layout says; @param B all
+  /// @param own which bundles of a step this rank has, ascending; @param B bundles of a step
   /// @throws UserError as PackedText and DataOrder do
   OrderedText(const RunOptions& run, const GptConfig& gpt, const PackOptions& packing,
               const SourceOptions& sources, std::vector<int64_t> own, int64_t B)

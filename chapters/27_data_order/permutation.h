@@ -9,8 +9,8 @@
 //
 // A round can be undone, so no two numbers meet. It permutes 0 ... 4^k - 1, where each half has k
 // bits. For another n there is cycle walking (Black and Rogaway, CT-RSA 2002): a result that is not
-// below n goes through the network again. With the least k that fits, more than a quarter of all
-// numbers are below n, so the mean walk has less than 4 passes.
+// below n goes through the network again. With the least k that fits, more than a quarter of the
+// 4^k numbers are below n, so the mean walk has fewer than 4 passes.
 #pragma once
 
 #include <bit>
