@@ -296,9 +296,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   text.draw(m.batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.mesh[Axis::Data], count_targets(m.batch));
   m.tp.localize(m.batch);  // from here on row numbers in this rank's part of the vocabulary
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   m.stage.begin_step();
   for (const Action& action : layout.stage.actions) {

@@ -256,8 +256,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.small_norms.begin_step();
   text.draw(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale S, a power of two. end_step() may change S.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
@@ -279,7 +279,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on)  // S is the loss scale
+    if (o.noise_scale.on)
       m.noise.add_step(m.small_norms.mean_square(m.ctx, m.comm, B / MBS, S), norm, MBS, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);

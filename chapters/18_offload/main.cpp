@@ -264,9 +264,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     text.draw(part, o.run.seed, step, first(k));
   }
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);

@@ -274,9 +274,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   text.draw(m.batch, o.run.seed, step);
   const int64_t targets = count_targets(m.batch);
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
@@ -286,7 +286,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     head(m, m.grads.view(), m.acts, m.dacts, m.losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
     backward(m, layout.recompute, m.grads.view(), m.acts, m.dacts, part.tokens,
-             m.balance.scale(S, layout.batch), m.grads.into());
+             m.balance.scale(m.scaler.scale(), layout.batch), m.grads.into());
     m.grads.end(m.ctx, k, GA);
   }
   const Tensor grads = m.grads.finish(m.ctx);

@@ -335,9 +335,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     text.draw(part, o.run.seed, step, first(k));
   }
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
@@ -346,7 +346,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.routers.begin(k * layout.N + m.comm.rank(), MBS);  // this micro-batch's number in the batch
     forward(m, m.acts, part.tokens);
     head(m, m.acts, m.dacts, local_losses, part.targets, layout.gpt.vocab, scale);
-    backward(m, layout, m.acts, m.dacts, part.tokens, m.balance.scale(S, layout.batch));
+    backward(m, layout, m.acts, m.dacts, part.tokens,
+             m.balance.scale(m.scaler.scale(), layout.batch));
     m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), local_losses);
     m.grads.end();
   }

@@ -74,14 +74,14 @@ struct Layout {
   MeshShape mesh = o.mesh.shape(o.tp, o.context, o.pp, o.hsdp, o.run.ranks);
   MeshCoordinate at = mesh.coordinate(rank);  ///< where this rank stands
   int64_t tp = o.tp.degree(gpt, mesh[Axis::Tensor]), cp = o.context.degree(gpt, tp);
-  int64_t S = mesh[Axis::Data], R = mesh[Axis::Replica];      ///< shards, and copies of all shards
-  HsdpPlace place{S, at[Axis::Data] + S* at[Axis::Replica]};  ///< which sequences are here
+  int64_t S = mesh[Axis::Data], R = mesh[Axis::Replica];       ///< shards, and copies of all shards
+  HsdpPlace place{S, at[Axis::Data] + at[Axis::Replica] * S};  ///< which sequences are here
   LocalTokens own = o.context.local_tokens(gpt, mesh, rank);
   GptConfig local_gpt = local_part(gpt, cp);  ///< with this rank's tokens of a sequence
   int64_t batch = o.run.batch;                ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;       ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
-  int64_t share = o.ddp.share(batch, S* R);  ///< local batch: a rank's sequences of a step
+  int64_t share = o.ddp.share(batch, mesh[Axis::Data] * R);    ///< a rank's sequences of a step
   int64_t micro = o.context.micro(o.accumulate.micro(share));  ///< MBS, sequences of a micro-batch
   int64_t GA = micro_steps(o.ddp, batch, share, micro, S);     ///< micro-batches of a step
   /// The schedule: what each stage does in a step, in order.
@@ -90,7 +90,7 @@ struct Layout {
   StageLayout stage{o.pp, local_gpt, at[Axis::Pipeline], pipeline};  ///< with local tokens
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
   /// stage.position says which blocks the stage has.
-  ParamLayout params{gpt, /*shards=*/cp* S, {at[Axis::Tensor], tp}, stage.position};
+  ParamLayout params{gpt, mesh[Axis::Context] * S, {at[Axis::Tensor], tp}, stage.position};
   ParamLayout local = params.shard(at[Axis::Context] + cp * at[Axis::Data]);
   // Not at once: other micro-batches come between a chunk's forward and its backward.
   Recompute recompute{o.recompute.policy, stage.model_chunk.layers, /*at_once=*/false};
@@ -349,9 +349,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t of_group = sum_over(*m.groups.shards, count_targets(m.batch));
   const int64_t targets = sum_over(m.mesh[Axis::Replica], of_group);
   m.tp.localize(m.batch);  // from here on row numbers in this rank's part of the vocabulary
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up. S is a power of two.
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   m.stage.begin_step();
   for (const Action& action : layout.stage.actions) {

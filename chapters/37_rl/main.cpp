@@ -311,10 +311,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
   const std::span<Scored> own =
       std::span(rollout.answers).subspan(bundles.begin * G, bundles.size() * G);
   fill(m.batch, own, G);
-  // The loss is a mean over all tokens of the batch, or over its pairs; FP16 scales it up. S is a
-  // power of two.
+  // The loss is a mean over all tokens of the batch, or over its pairs. FP16 multiplies it by the
+  // loss scale, a power of two.
   const int64_t divisor = o.rl.divisor(rollout);
-  const double S = m.scaler.scale(), scale = S / static_cast<double>(divisor);
+  const double scale = m.scaler.scale() / static_cast<double>(divisor);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Bundles part = m.batch.slice(m.ctx, k * MBS, MBS);

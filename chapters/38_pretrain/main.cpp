@@ -325,9 +325,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   // A shard group has neighboring bundles of the batch. Within them, the micro-batches of one
   // micro-step are neighbors: their gradients are summed first.
   const int64_t first_of_group = layout.place.first_of_group(layout.share) * layout.turns;
-  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
-  // scales it up by S, a power of two (not layout.S).
-  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets. FP16
+  // multiplies this weight by the loss scale, a power of two.
+  const float scale = m.scaler.scale() / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
     const Bundles part = m.batch.slice(m.ctx, k * MBS, MBS);

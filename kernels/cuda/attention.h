@@ -18,7 +18,7 @@
 // The kernels are written once, for any "engine". An engine says how the threads of a block hold a
 // tile, and how they multiply two. Fma does so with plain multiply-adds (attention_fma.h), Mma with
 // the tensor cores of every GPU from sm_80 on (attention_mma.h), Wgmma with those of Hopper
-// (native/attention_wgmma.h). In every engine a thread holds the same few rows of all tiles that
+// (attention_wgmma.h). In every engine a thread holds the same few rows of all tiles that
 // its block owns: x(r, c) is the element in row row(r) and column column(c). Warps that multiply
 // together are a team: one warp, or four. A kernel starts a product and waits for it later. Only
 // the products of Wgmma run in between.

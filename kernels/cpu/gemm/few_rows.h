@@ -31,25 +31,25 @@ inline void few_rows(const Product& p, Range rows, Range cols) {
   const float* a = static_cast<const float*>(p.a.ptr) + rows.begin * p.a.stride_i;
   with_few_rows(rows.size(), [&]<size_t M>(std::integral_constant<size_t, M>) {
     for_lane_rows(static_cast<const float*>(p.b.ptr), p.b.stride_i, cols,
-              [&](int64_t n, int64_t count, const auto& b) {
-                TreeSum<RowSums<M>> sum;
-                for (int64_t i = 0; i < p.leaves; ++i) {
-                  RowSums<M> chain(kNothing);
-                  add_products(chain.of, a, p.a.stride_i, b, leaf(i, p.leaves, p.K));
-                  sum.push(chain);
-                }
-                const RowSums<M> total = sum.total();
-                const Corner to{
-                    .p = p, .m = rows.begin, .n = n, .rows = rows.size(), .cols = count};
-                with_finish(to, [&](const auto& finish) {
-                  for (size_t m = 0; m < M; ++m) {
-                    if (count == kLanes)
-                      finish(total.of[m], static_cast<int64_t>(m), 0, Whole{});
-                    else
-                      finish(total.of[m], static_cast<int64_t>(m), 0, Part(count));
-                  }
-                });
-              });
+                  [&](int64_t n, int64_t count, const auto& b) {
+                    TreeSum<RowSums<M>> sum;
+                    for (int64_t i = 0; i < p.leaves; ++i) {
+                      RowSums<M> chain(kNothing);
+                      add_products(chain.of, a, p.a.stride_i, b, leaf(i, p.leaves, p.K));
+                      sum.push(chain);
+                    }
+                    const RowSums<M> total = sum.total();
+                    const Corner to{
+                        .p = p, .m = rows.begin, .n = n, .rows = rows.size(), .cols = count};
+                    with_finish(to, [&](const auto& finish) {
+                      for (size_t m = 0; m < M; ++m) {
+                        if (count == kLanes)
+                          finish(total.of[m], static_cast<int64_t>(m), 0, Whole{});
+                        else
+                          finish(total.of[m], static_cast<int64_t>(m), 0, Part(count));
+                      }
+                    });
+                  });
   });
 }
 

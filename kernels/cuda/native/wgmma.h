@@ -4,10 +4,10 @@
 // mma_16x8x16 has them (ptx.h). A lies in registers in the same way, or in shared memory. The
 // tensor cores read B from shared memory, once for all four warps.
 //
-// A square in shared memory has 64 rows of 64 elements, 128 bytes. The eight pieces of 16 bytes in a
-// row are swapped: piece p of row r lies where p ^ (r % 8) would be. So one column of eight
-// neighboring rows lies in different banks. The square starts at a multiple of 1024 bytes. (PTX ISA,
-// "Asynchronous Warpgroup Level Matrix Instructions", 128-byte swizzling.)
+// A square in shared memory has 64 rows of 64 elements, 128 bytes. The eight pieces of 16 bytes in
+// a row are swapped: piece p of row r lies where p ^ (r % 8) would be. So one column of eight
+// neighboring rows lies in different banks. The square starts at a multiple of 1024 bytes. (PTX
+// ISA, "Asynchronous Warpgroup Level Matrix Instructions", 128-byte swizzling.)
 //
 // kernels/cuda/on_cpu/wgmma.h has the same functions for the CPU.
 #pragma once

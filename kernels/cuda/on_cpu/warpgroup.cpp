@@ -92,7 +92,7 @@ struct Wait {
 
 }  // namespace
 
-uint32_t describe(const void* first) {
+uint32_t factor_at(const void* first) {
   check_shared(first, kPiece, "a factor of wgmma");
   return static_cast<uint32_t>(shared_offset(first)) / kPiece;
 }

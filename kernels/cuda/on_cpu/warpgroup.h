@@ -13,9 +13,9 @@ namespace ladder::on_cpu {
 
 /// D (64,64) += A (64,16) B (16,64) in BF16, as one lane starts it.
 struct Product {
-  float (*d)[4];                         ///< of the lane: 8 columns x 4
-  std::array<uint32_t, 4> left = {};     ///< of the lane: A, if it lies in registers
-  uint32_t a = 0, b = 0;                 ///< where factors begin: see describe()
+  float (*d)[4];                      ///< of the lane: 8 columns x 4
+  std::array<uint32_t, 4> left = {};  ///< of the lane: A, if it lies in registers
+  uint32_t a = 0, b = 0;              ///< where factors begin: see factor_at()
   bool add = true, from_registers = false;
   int group = 0;
 };
@@ -28,7 +28,7 @@ struct Products {
 Products& products_of(int thread);
 
 /// Where a factor in dynamic shared memory begins, in units of 16 bytes.
-uint32_t describe(const void* first);
+uint32_t factor_at(const void* first);
 
 /// All lanes of a warp call it together. Where A lies in registers, B is 16 rows of a square.
 /// Otherwise A and B are 16 elements of 64 rows each, and B is transposed.

@@ -7,7 +7,7 @@
 
 namespace ladder::LADDER_CUDA {
 
-inline uint32_t describe(const void* first) { return on_cpu::describe(first); }
+inline uint32_t describe(const void* first) { return on_cpu::factor_at(first); }
 
 inline void fence_shared_for_tensor_cores() {}
 inline void begin_products() {}
@@ -25,8 +25,8 @@ inline void start_product_of_rows(float (&d)[8][4], uint32_t a, uint32_t b, bool
 
 inline void start_product(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b,
                           Where where = Where::current()) {
-  on_cpu::start_product(
-      {.d = d, .left = {a[0], a[1], a[2], a[3]}, .b = b, .from_registers = true}, where);
+  on_cpu::start_product({.d = d, .left = {a[0], a[1], a[2], a[3]}, .b = b, .from_registers = true},
+                        where);
 }
 
 }  // namespace ladder::LADDER_CUDA
