@@ -336,7 +336,7 @@ def rope(data):
             svg.text(458 + 56 * u, 66 + 34 * t, f"{score:.2f}", "#ffffff", 12, "middle")
     svg.text(360, 210, "One color, one distance: where the two", size=12)
     svg.text(360, 227, "tokens stand does not matter.", size=12)
-    svg.text(0, 282, "Who is a pair, in a head of eight channels", bold=True)
+    svg.text(0, 282, "Which channels are a pair, in a head of eight channels", bold=True)
     halves = [min(i, j) for i, j in enumerate(found["pairs"])]
     for y, title, pairs in [(300, "half-split: Hugging Face, Ladder", halves),
                             (352, "interleaved: the paper", [i // 2 for i in range(8)])]:
@@ -344,7 +344,7 @@ def rope(data):
         for i, pair in enumerate(pairs):
             svg.cell(232 + 48 * i, y, 46, 34, i, TOKENS[pair])
     svg.text(0, 412, "The same model, with the rows of queries and keys in another order.", size=12)
-    svg.text(0, 429, "A checkpoint that is read the other way writes noise.", size=12)
+    svg.text(0, 429, "A model whose checkpoint is read the other way writes noise.", size=12)
     return svg.done()
 
 
@@ -458,7 +458,7 @@ def tokens_for_heads(data):
     svg.text(324, 110, "q, k, v", size=12, anchor="middle")
     svg.arrow(372, 158, 275, 158)
     svg.text(324, 150, "output", size=12, anchor="middle")
-    svg.text(60, 230, "A rank has 1/P of all numbers and sends (P - 1) / P of these: a half with two ranks.", size=12)
+    svg.text(60, 230, "A rank has 1/cp of all numbers and sends (cp - 1) / cp of these: a half with two ranks.", size=12)
     return svg.done()
 
 
@@ -474,7 +474,7 @@ def experts(data):
     svg.text(0, 16, "Scores, and the two experts of each token", bold=True)
     for e in range(4):
         svg.text(90 + 56 * e, 40, f"expert {e}", EXPERTS[e], 12, "middle")
-    svg.text(316, 40, "weights", size=12)
+    svg.text(316, 40, "factors w", size=12)
     for t, scores in enumerate(found["scores"]):
         y = 47 + 30 * t
         svg.text(52, y + 18, f"token {t}", size=12, anchor="end")
