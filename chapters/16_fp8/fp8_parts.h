@@ -36,8 +36,7 @@ inline Tensor encode(const Ctx& ctx, Tensor codes, Tensor x) {
 inline void count_product(const Ctx& ctx, Tensor x, Tensor w) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
 }
-/// @param leaves of the sum over channels: ctx.leaves where tensor ranks could share that sum, else
-/// 1
+/// @param leaves of the sum over channels: ctx.leaves where tensor ranks could split it, else 1
 inline void linear_forward(const Ctx& ctx, Tensor out, Tensor inp, const Affine& w, int leaves) {
   count_product(ctx, inp, w.w);
   ctx.kernels->matmul_forward(ctx, out, inp, w.w, w.b, leaves);
