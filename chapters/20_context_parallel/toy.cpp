@@ -1,6 +1,6 @@
-// Context parallelism in one short file: the keys of one sequence arrive in four chunks, in any
-// order. A chunk gives a partial softmax, and a merge joins two of them. Merged along a tree, the
-// result has the same bits for every order; merged as they arrive, it has not.
+// Context parallelism in one short file: the keys of one query arrive in four chunks, in any order.
+// A chunk gives a partial softmax, and a merge joins two of them. Merged along a tree, the result
+// has the same bits for every order. Merged as they arrive, it does not.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/20_context_parallel/toy.cpp -o toy && ./toy
 
@@ -51,7 +51,7 @@ Partial by_tree(const std::array<int, kChunks>& order) {
   for (const int c : order) {
     Partial sum = chunk(c);
     int level = 0, place = c;
-    while (waiting.contains({level, place ^ 1})) {
+    while (waiting.contains({level, place ^ 1})) {  // the sibling has come
       const Partial sibling = waiting[{level, place ^ 1}];
       sum = place % 2 == 0 ? merge(sum, sibling) : merge(sibling, sum);  // the lower one first
       ++level;
