@@ -28,7 +28,7 @@ std::optional<float> join(std::optional<float> low, std::optional<float> high) {
 }
 
 using Sums = std::vector<std::optional<float>>;
-/// A balanced tree over n of them, from `first` on.
+/// Adds n of these sums, from `first` on, as a balanced tree.
 std::optional<float> tree(const Sums& sums, int first, int n) {
   if (n == 1) return sums[first];
   return join(tree(sums, first, n / 2), tree(sums, first + n / 2, n / 2));
