@@ -1,5 +1,5 @@
 // 19_llama: RMSNorm, rotary positions, SwiGLU and grouped heads, the block that most models have
-// today. Each of them is a flag, as a block is data.
+// today. Each of them is a flag, which changes the table of a block's parameters.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
