@@ -34,7 +34,7 @@ constexpr auto names_of(End) { return std::array{"none", "length", "window", "en
 
 /// An answer to a prompt, while it grows and when it is done.
 struct Answer {
-  int64_t line = 0, number = 0;      ///< of the prompt; which of several answers to it
+  int64_t line = 0, number = 0;      ///< line of the prompt; which of its answers, from 0
   std::vector<int32_t> tokens;       ///< the prompt, then the answer
   int64_t prompt = 0;                ///< how many of them are the prompt
   std::vector<float> logprobs = {};  ///< log p of each token of the answer, before all filters
@@ -102,7 +102,7 @@ struct BatchCounts {
 
 /// Products that always have M rows, for a GPU (PassSize::fixed).
 struct FixedRowsOptions {
-  int64_t rows = 0;  ///< M
+  int64_t rows = 0;  ///< M; 0: no padding
 
   void add_to(CommandLine& line) {
     line.add("--fixed-rows", rows,
@@ -258,7 +258,7 @@ class AnswerBatch {
       ++counts_.accepted;
     }
     text.proposed.clear();
-    // Tokens that were refused leave rows behind the last token, which are written over.
+    // Rows of refused tokens stay behind the last token, until later rows are written over them.
     text.cached = text.size() - 1;
   }
 

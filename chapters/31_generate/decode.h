@@ -40,13 +40,14 @@ struct TextRows {
 /// How large a pass can be.
 struct PassSize {
   int64_t rows, wanted;
-  /// Products always have so many rows; those behind the texts' rows are never read. On a GPU a
-  /// library chooses the order of a sum by the product's shape, and each row of a product is
-  /// computed alone. So a row then has the same bits in every pass (--fixed-rows).
+  /// Pads each product to `rows` rows (--fixed-rows); the padding is never read. On a GPU a library
+  /// chooses the order of a sum by the product's shape. So a row has the same bits in every pass
+  /// only if all passes have one shape.
   bool fixed = false;
 };
 
-/// What one block after the other writes. common/model/parts.h takes the R rows for one sequence.
+/// The memory of a block, which the next block overwrites. To common/model/parts.h the R rows are
+/// one sequence.
 struct PassActs {
   Tensor tokens;                 ///< (1,R) I32
   Tensor stream, norm, product;  ///< (1,R,C)
@@ -190,7 +191,7 @@ class Decoder {
   void block(const Ctx& ctx, const PassActs& a, std::span<const TextRows> texts, int64_t l) const {
     const BlockTensors& p = w_.blocks[static_cast<size_t>(l)];
     norm_forward(ctx, a.norm, a.stat, a.stream, p.norm1);
-    AttnSaved attn;  // without angles: attend() turns each text from its own position
+    AttnSaved attn;  // without angles: attend() rotates each text from its own position
     attn.qkv = a.qkv;
     attn.att = a.att;
     qkv_forward(ctx, attn, a.norm, p.attn);

@@ -27,8 +27,8 @@ Token token_at(int t) {
   return token;
 }
 
-// A sum over keys is two sums, one of each half of `length`, which are then added. A half that the
-// query does not reach is left out.
+// A sum over keys is two sums, one of each half of `length`, which are then added. The query sees
+// the first `seen` keys. A half without any of them adds nothing.
 Row attend(const Row& q, const std::vector<Token>& cache, int seen, int length) {
   Row out(kChannels);
   float all = 0;
