@@ -61,7 +61,7 @@ struct Layout {
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
-  /// Of the matrices that Muon orthogonalises. Other optimizers do not read it.
+  /// Of the matrices that Muon orthogonalizes. Other optimizers do not read it.
   Schedule matrix_schedule{o.schedule, o.optimizer.muon.peak(o.run.lr), o.run.steps, tokens};
   int64_t N = o.run.ranks;                    ///< ranks
   int64_t share = o.ddp.share(batch, N);      ///< local batch: a rank's sequences of a step

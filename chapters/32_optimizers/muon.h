@@ -1,4 +1,4 @@
-// Muon: the momentum of a matrix, orthogonalised (Keller Jordan, 2024; arXiv 2502.16982).
+// Muon: the momentum of a matrix, orthogonalized (Keller Jordan, 2024; arXiv 2502.16982).
 //
 //   m = beta m + (1 - beta) g                  the momentum, as torch.lerp(m, g, 1 - beta)
 //   u = beta m + (1 - beta) g                  Nesterov: the momentum one step ahead
@@ -156,9 +156,9 @@ class Muon {
   }
 
  private:
-  /// m, and u into the slices that leave. Both come from one call of SGD with momentum, with
-  /// (1 - beta) g for g: its velocity becomes m, and zeros to which it adds its step (rate -1)
-  /// become beta m + (1 - beta) g.
+  /// Writes m, and u into the slices that leave. One call of SGD with momentum makes both. Its
+  /// gradient is (1 - beta) g, so its velocity becomes m. Its weights begin as zeros, its rate is
+  /// -1, and its step is beta m + (1 - beta) g: so its weights become u.
   void momentum(const Ctx& ctx, const Flat& grads) {
     ctx.kernels->scale(ctx, slices_, 0);
     for (const MuonSlice& slice : plan_.leaving) {

@@ -9,9 +9,9 @@
 // most, and stays small. Sources: Keller Jordan, "Muon" (2024); torch.optim.Muon.
 //
 // Of a matrix with more rows than columns, A is the smaller X^T X, and X is multiplied from the
-// right. That is what the transposed matrix would give, and no copy is turned. Both forms are
-// products that a linear layer has. A is symmetric, to the bit: both of two mirrored elements are
-// the same products, added in the same order. So A A^T may stand for A A.
+// right. That is what the transposed matrix would give, without a transposed copy. Both forms are
+// products that a linear layer has. A is symmetric, to the bit: elements (i, j) and (j, i) are the
+// same products, added in the same order. So A A^T may stand for A A.
 //
 // In BF16, as torch.optim.Muon always does it, factors and results of products are BF16, and so are
 // X and b A + c A A; sums are FP32. A rounding of X points in all directions. Those that M does not
@@ -98,7 +98,7 @@ class NewtonSchulz {
   }
 
  private:
-  /// A matrix as sums have it, in FP32, and as products do: the same memory, unless that is BF16.
+  /// A matrix in FP32, which sums write, and in the dtype of products: one memory if that is FP32.
   struct Both {
     Tensor sums, products;
 
@@ -112,13 +112,13 @@ class NewtonSchulz {
     const Tensor sums = arena.alloc(Mem::Workspace, name, Dtype::F32, {n});
     return {sums, is_narrow_ ? arena.alloc(Mem::Workspace, name, Dtype::BF16, {n}) : sums};
   }
-  /// What sums have made is rounded.
+  /// In BF16: rounds what a sum has made.
   void round(const Ctx& ctx, const Both& x) const {
     if (!is_narrow_) return;
     ctx.kernels->cast(ctx, x.products, x.sums);
     widen(ctx, x);
   }
-  /// Sums take what a product has made.
+  /// In BF16: copies what a product has made to where sums read it.
   void widen(const Ctx& ctx, const Both& x) const {
     if (is_narrow_) ctx.kernels->cast(ctx, x.sums, x.products);
   }

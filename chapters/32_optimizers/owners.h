@@ -1,4 +1,4 @@
-// Who orthogonalises which matrix, and what travels for that.
+// Who orthogonalizes which matrix, and what travels for that.
 //
 // A shard of chapter 08 begins and ends inside a matrix, and Newton-Schulz wants the whole one. So
 // each matrix has an owner. All ranks send it their slices, and it sends back slices of the update:
@@ -7,7 +7,7 @@
 //   rank 1   | a a b b |   -->    owner of b     b b b       -->    rank 1   | a a b b |
 //
 // The momentum and the weights stay where chapter 08 has them, so its checkpoints do, too. An
-// update that took only what a rank has would orthogonalise a part of a matrix, which is another
+// update that took only what a rank has would orthogonalize a part of a matrix, which is another
 // matrix.
 //
 // Bytes, on N ranks: the slices of P_m elements of matrices are 4 P_m / N on each rank. It sends
@@ -28,7 +28,7 @@
 
 namespace ladder {
 
-/// What is orthogonalised by itself: Q, K and V of a fused matrix, a gate or an up matrix, or a
+/// What is orthogonalized by itself: Q, K and V of a fused matrix, a gate or an up matrix, or a
 /// matrix that is not fused. Seen as (groups, numbers of a group), a fused matrix holds it as
 /// `count` neighbors of each group.
 struct MuonPiece {

@@ -69,7 +69,7 @@ int reads(const char* name, Matrix (*update)(const Matrix&), const Matrix& g) {
   std::printf("%-16s", name);
   for (int i = 0; i < D; ++i) {
     Matrix other = g;
-    other[i] *= -8;
+    other[i] *= -8;  // another sign, and larger
     const bool read = update(other)[5] != update(g)[5];
     count += read;
     std::printf("%s%c", i % C ? "" : " ", read ? 'x' : '.');

@@ -91,7 +91,7 @@ struct Layout {
   int64_t batch = o.run.batch;           ///< B, bundles of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step, if its rows were full
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
-  /// Of the matrices that Muon orthogonalises. Other optimizers do not read it.
+  /// Of the matrices that Muon orthogonalizes. Other optimizers do not read it.
   Schedule matrix_schedule{o.schedule, o.optimizer.muon.peak(o.run.lr), o.run.steps, tokens};
   int64_t share = o.ddp.share(batch, N);               ///< bundles of a step on one rank
   int64_t micro = o.accumulate.micro(share);           ///< MBS, bundles of a micro-batch

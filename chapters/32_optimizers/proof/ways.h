@@ -1,7 +1,7 @@
 // Who has how much work, and who sends how much, for an update of Muon. Two ways, as --report tells
 // them: owners (owners.h), and none.
 //
-// Without owners every rank orthogonalises each matrix of which its chunk has a slice. All ranks
+// Without owners every rank orthogonalizes each matrix of which its chunk has a slice. All ranks
 // that do so get the slices of the others. Nothing comes back, but a matrix is computed as often as
 // it is touched.
 #pragma once
