@@ -1,5 +1,6 @@
-// The rules that carry the best numbers of a narrow, shallow base model over to a wider and deeper
-// one: muP (arXiv 2203.03466) for the width, CompleteP (2505.01618) for the depth.
+// The rules that carry rate, eps, weight decay and initial weights of a narrow, shallow base model
+// over to a wider and deeper one: muP (arXiv 2203.03466) for the width, CompleteP (2505.01618) for
+// the depth.
 //
 //   --mup WIDTH,DEPTH     the base has WIDTH channels and DEPTH layers; --lr, --eps and
 //                         --weight-decay are the base's
@@ -38,9 +39,9 @@ struct ScalingOptions {
   }
 };
 
-/// What a parameter takes of the base's numbers: a factor for each.
+/// What the base's numbers are multiplied by, for one parameter.
 struct Factors {
-  double std;    ///< of what chapter 01 draws for a model of this depth
+  double std;    ///< of the initial std of chapter 01, for a model of this depth
   double rate;   ///< of --lr
   double eps;    ///< of --eps
   double decay;  ///< of --weight-decay
@@ -119,7 +120,7 @@ class Scaling {
       case Role::Matrix:
       case Role::Qkv:
       case Role::GateUp: return {1 / std::sqrt(m_), 1 / m_, eps, m_};
-      // Chapter 01 divides by the root of this model's depth; the base's depth is meant.
+      // Chapter 01 divides by sqrt(2 L) with this model's depth, the table with the base's.
       case Role::Projection: return {std::sqrt(d_ / m_), 1 / m_, eps, m_};
       default: return {1, 1, eps, 1};
     }

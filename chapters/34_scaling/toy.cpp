@@ -65,7 +65,7 @@ int main() {
     require(scaled == rate * 4, "at a rate of 4/n of it y moves as far at every width");
   }
 
-  const double c = 1.0 / 4, eps = 0.5;  // a large eps, so that one sees it
+  const double c = 1.0 / 4, eps = 0.5;  // so large that a forgotten fold of eps is seen
   const auto papers = learns(c, false, rate, eps);
   const auto folded = learns(c, true, rate * c, eps / c);
   const auto forgot = learns(c, true, rate * c, eps);
