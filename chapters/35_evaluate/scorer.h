@@ -35,8 +35,8 @@ class Scorer {
 
   /// @param logits (T,Vp), to write
   /// @param norm   (T,C), of a row
-  /// @param learned what each of its positions learns: the token behind it
-  /// @param scored which positions are scored of each text
+  /// @param learned of each position, its target: the token behind it
+  /// @param scored  of each text, which positions are scored
   std::vector<LogLikelihood> score(const Ctx& ctx, Tensor logits, Tensor norm, Tensor head_w,
                                    std::span<const int32_t> learned,
                                    const std::vector<Range>& scored) const {

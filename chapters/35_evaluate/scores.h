@@ -19,7 +19,7 @@
 
 namespace ladder {
 
-/// Of the scored tokens of a request, or of all windows of a text.
+/// That of the scored tokens of a request, or of all windows of a text.
 struct LogLikelihood {
   double sum = 0;      ///< of log p, in the order of the tokens
   bool greedy = true;  ///< whether each token is the most likely one at its place
@@ -49,8 +49,8 @@ class Ratio {
     return sum([](double, double whole) { return whole; });
   }
   double value() const { return part() / whole(); }
-  /// If lines are drawn independently: that of what value * whole leaves of each part. For a share,
-  /// where each whole is 1, it is the standard error of a mean. NaN for one line.
+  /// The standard error of value(), if lines are drawn independently: by part - value * whole of
+  /// each line. Where each whole is 1, it is the standard error of a mean. NaN for one line.
   double error() const {
     const double n = static_cast<double>(lines_.size()), r = value();
     const double squares = sum([r](double part, double whole) {

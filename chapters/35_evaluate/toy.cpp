@@ -56,7 +56,7 @@ int main() {
   for (int a = 0; a < 2; ++a) {
     const size_t before = encode(context).size();
     Tokens text = encode(context + " " + answers[a]);
-    // Token i is read at position i, and learned at i - 1.
+    // Token i is read at position i, and predicted at position i - 1.
     alone[a] = sum(forward(text), before - 1, text.size() - 1);
     begin[a] = row.size() + before - 1;
     end[a] = row.size() + text.size() - 1;
@@ -66,7 +66,7 @@ int main() {
     for (const std::string& piece : {std::string(" "), answers[a]})
       for (const int token : encode(piece)) pieces.push_back(token);
     apart[a] = sum(forward(pieces), before - 1, pieces.size() - 1);
-    text.push_back(10);  // padding
+    text.push_back(10);  // padding: a dot
     shifted[a] = sum(forward(text), before, text.size() - 1);
     text.push_back(10);
     padded[a] = sum(forward(text), before - 1, text.size() - 1);
