@@ -2,8 +2,6 @@
 // matrix. Errors that people made are seen to give other numbers.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/36_finetune/toy.cpp -o toy && ./toy
-//
-// Change it: r = 2 in main(). Which numbers must change, and which may not?
 
 #include <cmath>
 #include <cstdio>
@@ -25,6 +23,7 @@ struct Sum {
   float mean() const { return loss / static_cast<float>(targets); }
 };
 
+/// Sums the losses of a chat's learned targets.
 /// @param shift 1: the mask is moved by a position; @param end whether the end token is learned
 Sum answers(const std::string& chat, size_t shift = 0, bool end = true) {
   Sum sum;
