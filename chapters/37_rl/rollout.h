@@ -10,10 +10,10 @@
 // assistant's text and the token that ends it. The checker gives whole numbers, so equal answers
 // have exactly equal rewards. An answer that was cut before it ended earns nothing.
 //
-// For GRPO the model itself has drawn them. For DPO they stand in --data, two for each line, and
-// their log-probabilities are those of --base. A rank has all answers of a step; it trains on those
-// of its prompts. A rollout can be written to a file, a line for each answer. Numbers of JSON are
-// exact here, so a program that reads the file trains as the one that drew.
+// For GRPO the model itself draws the answers. For DPO the answers stand in --data, two for each
+// line, and their log-probabilities are those of --base. A rank has all answers of a step; it
+// trains on those of its prompts. A rollout can be written to a file, a line for each answer.
+// Numbers in that JSON are exact, so a program that reads the file trains as the one that drew.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,6 @@
 // clip, and the gradient by hand. An answer is one token long: the arm.
 //
 //   g++ -std=c++20 -ffp-contract=off chapters/37_rl/toy.cpp -o toy && ./toy
-//
-// Change it: kGroup = 2. Which steps learn nothing, and why?
 
 #include <algorithm>
 #include <array>
@@ -74,7 +72,8 @@ float loss_of(const Arms& x, const std::vector<Answer>& group) {
   return loss;
 }
 
-/// d loss / d logit: each answer pushes its arm up by weight (1 - p), and all others down.
+/// d loss / d logit. A step takes it off: so each answer moves the logit of its arm up by
+/// weight (1 - p), and those of the others down by weight p.
 Arms gradient(const Arms& x, const std::vector<Answer>& group) {
   Arms d{};
   for (const Answer& a : group) {
