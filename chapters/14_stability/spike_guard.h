@@ -1,7 +1,7 @@
 // Spike guard: skips a batch that would throw the model off.
 //
 // A step is a spike if its loss or gradient norm is more than K standard deviations above the mean
-// of the last 64 good steps. It makes no update, but data and schedule go on.
+// of the last 64 good steps. A spike makes no update, but data and schedule go on.
 // (PaLM, arXiv 2204.02311, section 5.1, went back to a checkpoint before the spike and left out
 // some 200 to 500 batches.) The eighth spike in a row is believed: the level has changed for good.
 // That step updates the weights, and the window of good steps starts anew.
@@ -43,8 +43,9 @@ struct SpikeGuardOptions {
       throw UserError("--bad-batch must be at least 0, not {}", *bad_batch);
   }
 
-  /// In step --bad-batch, replaces the batch by random bytes, each drawn by itself.
-  /// @param first index in the batch of the first sequence here
+  /// In step --bad-batch, replaces tokens and targets by random bytes, independent of each
+  /// other.
+  /// @param first index of the first sequence here in the batch of all ranks
   void inject(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const {
     if (step != bad_batch) return;
     const Random random(seed, "bad batch");
