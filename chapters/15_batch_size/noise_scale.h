@@ -1,24 +1,24 @@
 // The gradient noise scale: how large a batch is worth its cost (arXiv 1812.06162, appendix A).
 //
 // Let G be the true gradient and S the trace of the covariance of one sequence's gradient. Then the
-// gradient g_b of b sequences has E|g_b|^2 = |G|^2 + S / b. Two batch sizes, MBS (small) and GBS
-// (big), give two equations, and so unbiased estimates of both unknowns:
+// gradient g_b of b sequences has E|g_b|^2 = |G|^2 + S / b. Two batch sizes, b (a micro-batch, MBS)
+// and B (the whole batch, GBS), give two equations, and so unbiased estimates of both unknowns:
 //
-//   |G|^2 = (GBS |g_big|^2 - MBS |g_small|^2) / (GBS - MBS)
-//   S     = (|g_small|^2 - |g_big|^2) / (1 / MBS - 1 / GBS)
+//   |G|^2 = (B |g_B|^2 - b |g_b|^2) / (B - b)
+//   S     = (|g_b|^2 - |g_B|^2) / (1 / b - 1 / B)
 //
-// Each is averaged over steps, whose weights fade by 2% a step. The noise scale is
+// Each is averaged over steps; the weight of a step fades by 2% a step. The noise scale is
 // S / |G|^2, in sequences. Well below it, a batch twice as large nearly halves the number of steps.
 // Well above it, a larger batch is wasted. The first gradients of a run are by far its longest, and
 // an average that keeps 98% per step forgets them slowly: see the README before you trust an early
 // value.
 //
-// |g_small|^2 is a mean over ranks and over micro-steps. Only those micro-steps count that write a
+// |g_b|^2 is a mean over ranks and over micro-steps. Only those micro-steps count that write a
 // fresh buffer of GradTree, where their gradient is alone: every second one (with --accumulate
-// running only the first). It is summed section by section, before a section is added to that of
-// another micro-batch or sent to other ranks. This costs a norm of the whole gradient for each such
-// micro-step. Sums of squares are integers (kernels/limbs.h). So the estimate has the same
-// bits however a batch is shared, if the small batch is the same.
+// running only the first). The square is summed section by section, before a section is added to
+// that of another micro-batch or sent to other ranks. This costs a norm of the whole gradient for
+// each such micro-step. Sums of squares are integers (kernels/limbs.h). So the estimate has the
+// same bits however a batch is shared, if the small batch is the same.
 #pragma once
 
 #include <algorithm>
@@ -92,8 +92,8 @@ class SmallNorms {
   }
 
   /// The mean of |g_small|^2 over all gradients that were added on all ranks. All ranks call it.
-  /// @param parts how many small batches make the big one. A small gradient is divided by the
-  /// number of targets of the big batch; times `parts`, it is that of a mean over the small batch
+  /// @param parts how many small batches make the big one. The loss of a small batch is divided by
+  /// the targets of the big one. So its gradient times `parts` is that of the small batch's mean
   /// @param scale the loss scale
   double mean_square(const Ctx& ctx, Comm& comm, int64_t parts, float scale) {
     const double weight = static_cast<double>(parts) / double{scale};
@@ -112,7 +112,7 @@ class SmallNorms {
 class NoiseScale {
  public:
   /// Adds a step of `big` sequences in micro-batches of `small`: the mean squared norm of the
-  /// micro-batches' gradients, and the norm of the whole gradient. If both sizes are equal, it
+  /// micro-batches' gradients, and the norm of the whole gradient. A step whose two sizes are equal
   /// tells nothing and is left out.
   void add_step(double g_small, double norm, int64_t small, int64_t big) {
     if (small >= big) return;
