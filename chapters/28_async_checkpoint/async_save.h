@@ -166,8 +166,8 @@ struct PendingSave {
   std::array<SafetensorsPlan, 2> plans;  ///< of the weights and of the optimizer's state
   std::filesystem::path path;            ///< of the generation
   std::array<RangeSum, 2> sums;          ///< of each file
-  std::string error;                     ///< why not all is written, on this rank or on any
-  int failed_rank = 0;                   ///< the rank whose disk that is, if it is that of one
+  std::string error;                     ///< why a write failed, on this rank or on any
+  int failed_rank = 0;                   ///< the first rank with an error
   std::string not_finite;                ///< a tensor with a NaN or an infinity
   int64_t writes = 0, bytes = 0, write_ns = 0, sync_ns = 0;
   int64_t wait_ns = 0, copy_ns = 0;  ///< what training has waited, and how much of that was a copy
@@ -215,9 +215,8 @@ class AsyncSave {
   }
 
   /// At the end of every step: ranks vote whether their threads are done, first with writing, then
-  /// with the commit. After the vote that one has failed, agree() or close_save() throws NotWritten
-  /// on rank 0, and that ends all ranks. After the last step there is no vote: it waits for the
-  /// threads.
+  /// with the commit. If a rank has failed, agree() or close_save() throws NotWritten on rank 0,
+  /// which ends all ranks. After the last step there is no vote: each rank waits for its thread.
   void end_step(int64_t step) {
     if (!save_) return;
     if (run_.is_last(step)) return finish_now();
@@ -275,7 +274,7 @@ class AsyncSave {
     thread_.get();
     spans_.push_back(span_);
   }
-  /// What a disk has refused ends all ranks.
+  /// If the disk of a rank has refused a write, throws on rank 0, which ends all ranks.
   void check() const {
     if (save_->generation && !save_->error.empty())
       throw NotWritten(save_->failed_rank, save_->error);

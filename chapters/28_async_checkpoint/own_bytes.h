@@ -1,7 +1,7 @@
 // Which bytes of a checkpoint a rank writes. The files are those of chapter 10, byte for byte:
 // their layout is known before the first byte. So each rank puts its own numbers where they belong.
 //
-// A byte range is neighboring bytes of a file. Hugging Face's files of a GPT-2 have linear layers
+// A byte range is neighboring bytes of a file. Hugging Face's format for GPT-2 stores linear layers
 // transposed, so a rank that has some rows of a matrix has a short byte range of each row of the
 // file.
 #pragma once
@@ -29,7 +29,8 @@
 
 namespace ladder {
 
-/// What is known of byte ranges of a file, in 96 bits. Those of several ranks are put together.
+/// What tells whether a file is complete and right: two sums over its byte ranges. Those of all
+/// ranks are added.
 struct RangeSum {
   uint32_t crc = 0;    ///< the XOR of what the ranges add to the CRC-32C of the file
   uint64_t cover = 0;  ///< the sum of their cover_of()
@@ -43,8 +44,8 @@ struct RangeSum {
 
 /// random(begin) - random(end), for a random function of places in a file. In a sum over ranges a
 /// place drops out if as many ranges end there as begin. So the sum is cover_of(0, size) only if
-/// ranges cover each byte once. A checksum does not see a range that nobody has written, because
-/// the file has zeros there.
+/// the ranges cover each byte once. (A checksum does not see a range that nobody has written: the
+/// file has zeros there.)
 inline uint64_t cover_of(int64_t begin, int64_t end) {
   const Random random(0, "places in a file");
   const auto at = [&](int64_t place) { return random.bits(static_cast<uint64_t>(place))[0]; };
@@ -64,7 +65,7 @@ class SharedFile {
     if (::ftruncate(fd, plan.bytes) != 0) fail();
   }
 
-  /// The first byte of the numbers, which are flat, is byte `at` of the file.
+  /// Adds flat `numbers`, whose first byte is byte `at` of the file.
   void add(int64_t at, Tensor numbers) {
     constexpr size_t kMost = 1 << 20;
     if (at != at_ + std::ssize(buffer_) || buffer_.size() >= kMost) write();
@@ -119,7 +120,7 @@ class SharedFile {
   std::string not_finite_;
 };
 
-/// Neighboring numbers of a row, and where the file has them.
+/// Neighboring numbers of a row, and their place in the file.
 struct RowPiece {
   HfRow to;
   int64_t k;  ///< which of the row's columns is the first
@@ -147,8 +148,8 @@ inline std::vector<RowPiece> pieces_of(const ParamSpec& spec, const float* part,
   return pieces;
 }
 
-/// Adds pieces of a matrix that the file has transposed, from its byte `begin` on. @param rows of
-/// our matrix, which are columns of the file's; @param K columns of ours
+/// Adds pieces of a matrix that the file stores transposed, from byte `begin` of the file on.
+/// @param rows of our matrix, which are columns of the file's; @param K columns of ours
 inline void add_transposed(SharedFile& file, int64_t begin, int64_t rows,
                            std::span<const RowPiece> pieces, int64_t K) {
   std::vector<float> range;

@@ -89,9 +89,9 @@ def measure():
             "- `copy`: how long the copy takes",
             "- `write`, `sync`: how long a rank writes, and how long it then waits for the disk",
             "- `writes`, `bytes`: those of each rank, with the headers of the files",
-            "- `price`: `wait`, and what those steps lose in which a thread writes for half the time at least",
-            "- `step`: such a step, and how many times a step without saves that is. "
-            f"A step without saves takes {alone} ms."]),
+            "- `step`: a step beside a save, in which a thread writes for at least half the time; and how many "
+            f"times a step without saves that is. A step without saves takes {alone} ms.",
+            "- `price`, of one save: `wait`, and what the steps beside it lose"]),
         table(["save", "wait", "copy", "write", "sync", "writes", "bytes", "step", "price", "hash"],
               [row(name, runs[name], runs["none"]) for name in WAYS if name != "none"]),
         "The next table shows how often to save, and the share of time that is lost to saves and repeated steps. It "
