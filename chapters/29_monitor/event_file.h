@@ -77,8 +77,8 @@ inline std::string record_of(std::string_view data) {
          little_endian(masked(crc32c(data)));
 }
 
-/// How many bytes at the beginning of `file` are whole records. Behind them may be a record that a
-/// killed program has not finished.
+/// How many bytes at the beginning of `file` are whole records. A record that a killed program has
+/// not finished may follow them.
 inline size_t whole_records(std::string_view file) {
   constexpr size_t kHead = 12, kFoot = 4;
   const auto holds = [&](size_t at, std::string_view data) {

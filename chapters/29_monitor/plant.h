@@ -54,8 +54,9 @@ struct PlantOptions {
 
   bool is(Planted what, int64_t now) const { return kind == what && now >= step; }
 
-  /// Shuffles the targets of batch `number` within each sequence, as seed, batch and sequence say.
-  /// @param first index in the batch of the first sequence here
+  /// Shuffles the targets of batch `number` within each sequence. The order depends on seed, batch
+  /// and sequence alone.
+  /// @param first index of the first sequence here in the batch of all ranks
   void shuffle(const Batch& batch, uint64_t seed, int64_t number, int64_t first) const {
     if (!is(Planted::Shuffle, number)) return;
     const Random random(seed, "planted");

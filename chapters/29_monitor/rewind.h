@@ -97,7 +97,7 @@ class BatchNumbers {
                            int64_t) { return text.step_targets(seed, advance_to(step), batch); },
             .of_validation = [&text] { return text.validation_targets(); }};
   }
-  /// The same of another count of targets.
+  /// The same for `counts` that ask by batch (those of chapter 27): asks them by step.
   LossTargets renumbered(LossTargets counts) {
     counts.of_step = [this, count = counts.of_step](int64_t step, int64_t batch) {
       return count(advance_to(step), batch);
@@ -136,8 +136,8 @@ class Rewinds {
   explicit Rewinds(const RewindOptions& options) : around_(options.around) {}
 
   bool on() const { return around_.has_value(); }
-  /// What is skipped after an alarm at `batch`.
-  /// @param first the first batch after the checkpoint: earlier ones are done
+  /// The batches that are skipped after an alarm at `batch`.
+  /// @param first the first batch after the checkpoint; those before it have been taken
   Range around(int64_t batch, int64_t first) const {
     return {std::max(first, batch - *around_), batch + *around_ + 1};
   }
