@@ -71,7 +71,7 @@ bool whole(const Disk& disk, bool talk) {
   return found.size() == kRanks && found[0] == found[1] && (found[0] == 1 || found[0] == 2);
 }
 
-/// How many of the stops leave what no loader can use. @param full_rank whose disk is full, or -1
+/// How many stops leave no whole state. @param full_rank the rank whose disk is full, or -1
 int losses(Error error, int full_rank, bool talk = false) {
   int lost = 0;
   bool ended = false;

@@ -35,9 +35,9 @@ struct TensorFacts {
 };
 
 /// Squared norms as limbs: three for each tensor, then one for each of the L + 1 points where the
-/// residual stream is measured, then one for each rank. Behind them stands, for each tensor, how
-/// many elements of its gradient are 0. Another tensor holds the bits of the largest magnitudes,
-/// because these are not added.
+/// residual stream is measured, then one for each rank. After them comes, for each tensor, how many
+/// elements of its gradient are 0. Another tensor holds the bits of the largest magnitudes, because
+/// ranks take their maximum, not their sum.
 class TensorSums {
  public:
   explicit TensorSums(const ParamLayout& params) : params_(params) {}
@@ -59,7 +59,7 @@ class TensorSums {
     return sent;
   }
 
-  /// Before the limbs of ranks are added (kernels/limbs.h).
+  /// Carries in each sum, so that the limbs of ranks can be added (kernels/limbs.h).
   void carry() const {
     for (int64_t r = 0; r < rows(params_); ++r) carry_limbs(limbs(r).data<int64_t>());
   }
