@@ -1,6 +1,6 @@
 // Weight decay in one short file: two weights whose gradients differ 1024-fold in size, with SGD,
-// Adam with L2, and AdamW. A factor that is a power of two changes no rounding, and 1024 is one. So
-// == may compare.
+// Adam with L2, and AdamW. 1024 is a power of two, and such a factor changes no rounding, so ==
+// may compare.
 //
 //   g++ -std=c++20 chapters/02_adamw/toy.cpp -o toy && ./toy
 
@@ -24,8 +24,9 @@ void sgd(Weight& x, double g, Decay how) {
     x.w = x.w - lr * g - lr * decay * x.w;
 }
 
-/// The same two, around Adam: a step of lr m / sqrt(v), where m and v are corrected for their start
-/// at zero. Others add 1e-8 to the root. Here nothing is added, so that the scale cancels exactly.
+/// The same two decays, around Adam: a step of lr m / sqrt(v), where m and v are corrected for
+/// their start at zero. Others add 1e-8 to the root. Here nothing is added, so the size of the
+/// gradients cancels exactly.
 void adam(Weight& x, double g, int t, Decay how) {
   if (how == Decay::L2) g += decay * x.w;
   x.m = beta1 * x.m + (1 - beta1) * g;
@@ -61,9 +62,8 @@ int main() {
   std::printf(
       "AdamW moves both weights alike: m / sqrt(v) does not know how large gradients are.\n");
   std::printf(
-      "L2 is divided by sqrt(v), too: next to large gradients a weight hardly decays, and\n");
-  std::printf(
-      "next to small ones the decay is most of the gradient, and steps are nearly lr long.\n");
+      "L2 is divided by sqrt(v), too: a weight with large gradients hardly decays, and with\n");
+  std::printf("small ones the decay is most of the gradient, so that steps are nearly lr long.\n");
   const bool same = adamw[0].w == adamw[1].w && sgd_l2.w == sgd_decoupled.w;
   return same && l2[0].w > adamw[0].w && l2[1].w < adamw[1].w ? 0 : 1;
 }

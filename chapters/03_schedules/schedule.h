@@ -1,7 +1,7 @@
 // Learning-rate schedules: warmup, then constant, linear, cosine, or warmup-stable-decay (WSD).
 //
 // Steps s count from 0. W steps of warmup, D steps of decay, peak = --lr, low = --min-lr x peak,
-// p = (s - begin of the decay) / D, held in [0, 1]:
+// p = (s - first step of the decay) / D, clamped to [0, 1]:
 //   s < W                  peak (s + 1) / W
 //   constant               peak
 //   linear                 peak + (low - peak) p
@@ -87,7 +87,7 @@ class Schedule {
       : Schedule(options, peak, steps, [tokens](int64_t step) {
           return static_cast<double>(step) * static_cast<double>(tokens);
         }) {}
-  /// The same for steps that differ in their number of tokens.
+  /// The same for steps that differ in their number of tokens (chapter 15).
   Schedule(const ScheduleOptions& options, double peak, int64_t steps, TokensBefore tokens_before)
       : options_(options), peak_(peak), tokens_before_(std::move(tokens_before)) {
     warmup_ =

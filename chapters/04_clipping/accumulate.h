@@ -10,8 +10,6 @@
 // many gradients are added. This takes floor(log2(GA + 1)) buffers. `--accumulate running` adds
 // everything into one buffer, as most programs do. It takes less memory, but the sum then depends
 // on how the batch is cut.
-//
-// GradTree's join() and close() are the two halves of end(): chapter 07 says why they are apart.
 #pragma once
 
 #include <algorithm>
@@ -69,8 +67,8 @@ struct AccumulateOptions {
   }
 };
 
-/// Which buffer each part of a tree sum goes to, where parts come one by one: a binary counter.
-/// With `running` all go to one buffer.
+/// Says which buffer each part of a tree sum goes to, where parts come one by one: a binary
+/// counter. Here a part is the gradient of a micro-batch. With `running` all go to one buffer.
 class TreeCounter {
  public:
   explicit TreeCounter(bool running = false) : running_(running) {}
@@ -91,20 +89,20 @@ class TreeCounter {
   Into into() const { return fresh_ ? Into::Write : Into::Add; }
 
   /// After part k of n: calls merge(to, from) for two buffers with equally many parts, as long as
-  /// there are such; after the last part, until one buffer is left. It may be called once for each
-  /// piece of the buffers, as GradTree::join() does.
+  /// there are such; after the last part, until one buffer is left. GradTree::join() calls it once
+  /// for each section of the buffers.
   template <class Merge>
   void join(int64_t k, int64_t n, Merge&& merge) const {
     for (size_t i = 0; i < joins_after(k, n); ++i) merge(top_ - i - 1, top_ - i);
   }
-  /// Ends part k of n. From here on, what join() has joined counts as one buffer.
+  /// Ends part k of n: buffers that join() has joined now count as one.
   void end(int64_t k, int64_t n) { top_ -= joins_after(k, n); }
 
  private:
   /// How many joins follow part k. As in a binary counter, each trailing zero of k + 1 is a carry.
-  /// The lowest carry needs no join, because an odd part is added into its buffer: so it is one
-  /// less than the zeros, and at least 0. For k = 0, 1, 2, ... 7 these are 0 0 0 1 0 0 0 2; after
-  /// the last part, all that are left.
+  /// The lowest carry needs no join, because backward adds an odd part to the buffer of the part
+  /// before. So there is one join less than there are zeros, and at least 0: for k = 0, 1, 2, ... 7
+  /// these are 0 0 0 1 0 0 0 2. After the last part all buffers are joined.
   size_t joins_after(int64_t k, int64_t n) const {
     if (running_) return 0;
     if (k + 1 == n) return top_;
@@ -116,13 +114,13 @@ class TreeCounter {
   bool fresh_ = true;
 };
 
-/// The gradient buffers of a step. It knows which of them micro-step k works on.
+/// The gradient buffers of a step, one of which micro-step k works on.
 ///
 ///   for each k of GA:
 ///     grads.begin(k);
 ///     backward(... grads.view(), grads.into());   writes the buffer of micro-step k, or adds to it
-///     grads.end(ctx, k, GA);                      joins what is full
-///   Tensor sum = grads.finish(ctx);               of the whole batch
+///     grads.end(ctx, k, GA);                      joins buffers with equally many gradients
+///   Tensor sum = grads.finish(ctx);               the gradient of the whole batch
 class GradTree {
  public:
   /// @param steps GA, the micro-steps of a step
@@ -137,8 +135,7 @@ class GradTree {
     }
   }
 
-  /// How many buffers `steps` micro-steps take. The first is the gradient, the others are
-  /// Workspace.
+  /// How many buffers `steps` micro-steps take. The first counts as Grad, the others as Workspace.
   static int64_t buffers(const AccumulateOptions& options, int64_t steps) {
     return options.running() ? 1 : TreeCounter::buffers(steps);
   }
@@ -162,9 +159,9 @@ class GradTree {
     for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// From chapter 07 on: end() in two steps, for chapters that send gradients during backward:
-  /// join() for each section of the flat buffer (the embeddings, a block, or the head), as soon as
-  /// its gradients of this micro-batch are there, then close().
+  /// end() in two halves, for chapters that send gradients during backward (07 and later). They
+  /// call join() for each section of the flat buffer (the embeddings, a block, or the head) as soon
+  /// as its gradients of this micro-batch are there, then close().
   void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
     const Range elements = layout_.section(s);
     const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
@@ -181,9 +178,9 @@ class GradTree {
   Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  /// Of parameters, and of gradients. The two are the same without `--tied-head` (chapter 01): with
-  /// it gradients have a second place for the head. The head's gradient and the embedding's are
-  /// summed over micro-steps each by itself, and added once at the end.
+  /// Where parameters lie, and where gradients lie. The two are the same without `--tied-head`
+  /// (chapter 01). With it gradients have a second place for the head: the head's gradient and the
+  /// embedding's are summed over micro-steps each by itself, and added once at the end.
   ParamLayout params_, layout_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;

@@ -12,14 +12,15 @@ constexpr int B = 8;
 constexpr float gradient[B] = {1e8F, 1, 1, 1, -1e8F, 1, 1, 1};
 
 /// The sum over sequences first to first + n - 1, as a micro-batch computes it: a tree by halves.
-/// For a power of two it is the chapter's.
+/// Where n is a power of two, this is the chapter's tree.
 float tree(int first, int n) {
   return n == 1 ? gradient[first] : tree(first, n / 2) + tree(first + n / 2, n / 2);
 }
 
 /// Adds the sums of micro-batches, which come one after the other, in the order of the same tree.
-/// Two sums of equal size join, as carries do in a binary counter. After 1, 2, 3, 4 of them there
-/// are 1, 1, 2, 1 buffers. (The chapter adds an odd one in place, so its `sum` needs no buffer.)
+/// Two sums of equal size join, as carries do in a binary counter: once for each 1 at the end of
+/// count_ in binary. After 1, 2, 3, 4 sums there are 1, 1, 2, 1 buffers. (The chapter adds sums 1,
+/// 3, 5, ... in place, so its `sum` needs no buffer.)
 class Counter {
  public:
   void add(float sum) {
@@ -65,8 +66,8 @@ int main() {
   std::printf("clipped each by its own:     %g and %g, ratio %g: another direction\n", each_a,
               each_b, each_a / each_b);
 
-  // A NaN in one element makes the norm NaN. Such a step is left out. `bad > most` is false, so a
-  // comparison alone would take it.
+  // A NaN in one element makes the norm NaN. Such a step is skipped. `bad > most` is false, so a
+  // comparison alone would let it pass.
   const double nan = std::nan(""), bad = std::sqrt(a * a + nan * nan);
   std::printf("norm with a NaN: %g, %s\n", bad, std::isfinite(bad) ? "a step" : "no step");
   const bool direction = std::fabs(clipped_a / clipped_b - a / b) < 1e-15;

@@ -29,11 +29,11 @@ def accumulation():
         rows.append([cut, r.both("Activation"), r.both("Workspace"), f"{times[cut]:.1f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
     head = ["MBS x GA", "Activation", "Workspace", "ms a step", "to the fastest",
             "hash of the weights after 40 steps"]
-    return (f"`{flags}`, cut in all legal ways; bytes predicted and measured (equal where one number "
-            f"stands):\n\n{table(head, rows)}\n\n"
+    return (f"`{flags}`, cut in all legal ways. Where one number of bytes stands, predicted and "
+            f"measured are equal:\n\n{table(head, rows)}\n\n"
             f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. "
-            f"Differences below {noise:.0%} say nothing: that is the largest between the best odd round "
-            "of a cut and its best even one.")
+            f"Differences below {noise:.0%} say nothing: the best odd round and the best even round of one "
+            "cut differ by up to that much.")
 
 
 def clipping():
