@@ -69,7 +69,7 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // A flat buffer, params.size().
+  // All parameters, in one flat buffer.
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
   GptTensors w = layout.params.view(params);  // the same, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
@@ -146,8 +146,8 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
-  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  // d.stream: the gradient of the residual stream. A residual hands it on to both its operands.
+  // d.branch: the gradient of what attn, mlp or the head has read. d.norm: of what a norm has read.
   for (int64_t l = L; l-- > 0;) {  // the last block first
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -157,7 +157,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
-    // The branch has read the stream, too: its gradient is added.
+    // The branch has read the stream, too, so the gradient of the branch is added.
     residual_backward_input(ctx, d.stream, d.norm);
 
     residual_backward_weight(ctx, g.residual1_b, d.stream, into);

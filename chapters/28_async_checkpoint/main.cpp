@@ -217,8 +217,8 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   m.grads.end_section(L + 1);  // head() has begun it
 
-  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  // d.branch is that of what attn, mlp or the head has read, d.norm that of what a norm has read.
+  // d.stream: the gradient of the residual stream. A residual hands it on to both its operands.
+  // d.branch: the gradient of what attn, mlp or the head has read. d.norm: of what a norm has read.
   for (int64_t l = L; l-- > 0;) {  // the last block first
     // This also gathers the weights of block l.
     recompute_segment(m, a, layout.recompute, l);
@@ -232,7 +232,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
-    // The branch has read the stream, too: its gradient is added.
+    // The branch has read the stream, too, so the gradient of the branch is added.
     residual_backward_input(ctx, d.stream, d.norm);
 
     residual_backward_weight(ctx, g.residual1_b, d.stream, into);
