@@ -98,7 +98,7 @@ def compare(runs):
 def turns_text(what, rounds, noise):
     """Sentences for READMEs on how compare() came to its numbers. `what` says who took turns."""
     return (f"In each of {rounds} rounds {what} take turns. The milliseconds are those of the fastest round. "
-            "The ratio beside them is the time divided by that of the first row, in the median over rounds. "
+            "The ratio to the first row is the median over rounds. "
             f"Ratios that are less than {noise:.0%} apart say nothing.")
 
 

@@ -31,7 +31,7 @@ def measure():
     speed = r.report["tokens_per_second"]
     facts = [
         ["loss of step 0", f"$\\ln 256$ = {math.log(256):.4f}", f"{r.loss[0]:.4f}"],
-        ["FLOPs a token, counted by chapter 06",
+        ["FLOPs a token, counted by the program of chapter 06",
          f"$72LC^2+6V_pC+L\\ \\tfrac{{T+1}}{{2}}(14C+11NH)$ = {flops:,}",
          f"{counted // (12 * T):,}"],
         ["tokens/s", "", f"{speed:,.0f}"],
