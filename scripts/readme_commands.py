@@ -62,6 +62,8 @@ def legal(around):
     """Statuses that a block may end with."""
     statuses = {2} if around[0].endswith("refused:") else {0}
     for paragraph in around:
+        if paragraph.startswith("*Change it.*"):  # of another program
+            continue
         statuses |= {1} if "differ" in paragraph else set()
         statuses |= {int(status) for status in re.findall(r"status (\d)", paragraph)}
     return statuses

@@ -4,6 +4,7 @@
 //
 //   g++ -std=c++20 chapters/01_sgd/toy.cpp -o toy && ./toy
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -11,10 +12,10 @@ constexpr int I = 2, H = 3, V = 3;  // inputs, hidden channels, classes
 constexpr double x[I] = {1, -0.5};  // one example
 constexpr int target = 2;           // its class
 
-struct Weights {
-  double w1[H][I] = {{0.1, -0.2}, {0.3, 0.1}, {-0.1, 0.2}};
-  double w2[V][H] = {{0.2, 0.1, -0.1}, {-0.3, 0.2, 0.1}, {0.1, -0.1, 0.2}};
-};
+/// All weights in one array, and so are their gradients: first W1 (H,I), then W2 (V,H).
+using Weights = std::array<double, H * I + V * H>;
+constexpr int w1(int i, int j) { return i * I + j; }          // where W1[i][j] lies
+constexpr int w2(int v, int i) { return H * I + v * H + i; }  // where W2[v][i] lies
 
 struct Acts {  // activations: what forward leaves for backward
   double h[H], p[V];
@@ -23,10 +24,10 @@ struct Acts {  // activations: what forward leaves for backward
 /// h = tanh(W1 x), z = W2 h, p = softmax(z); the loss is -log p[target].
 double forward(const Weights& w, Acts& a) {
   double sum = 0;
-  for (int i = 0; i < H; ++i) a.h[i] = std::tanh(w.w1[i][0] * x[0] + w.w1[i][1] * x[1]);
+  for (int i = 0; i < H; ++i) a.h[i] = std::tanh(w[w1(i, 0)] * x[0] + w[w1(i, 1)] * x[1]);
   for (int v = 0; v < V; ++v) {
     double z = 0;
-    for (int i = 0; i < H; ++i) z += w.w2[v][i] * a.h[i];
+    for (int i = 0; i < H; ++i) z += w[w2(v, i)] * a.h[i];
     a.p[v] = std::exp(z);
     sum += a.p[v];
   }
@@ -41,38 +42,33 @@ Weights backward(const Weights& w, const Acts& a, bool mistake = false) {
   for (int v = 0; v < V; ++v) dz[v] = a.p[v] - (v == target);  // of -log(softmax(z)[target])
   for (int v = 0; v < V; ++v) {
     for (int i = 0; i < H; ++i) {
-      d.w2[v][i] = dz[v] * a.h[i];  // gradient of the output times the input
-      dh[i] += w.w2[v][i] * dz[v];  // channel i reaches the loss through every z[v]
+      d[w2(v, i)] = dz[v] * a.h[i];  // gradient of the output times the input
+      dh[i] += w[w2(v, i)] * dz[v];  // channel i reaches the loss through every z[v]
     }
   }
   for (int i = 0; i < H; ++i) {
     const double slope = mistake ? 1 : 1 - a.h[i] * a.h[i];  // of tanh
-    for (int j = 0; j < I; ++j) d.w1[i][j] = dh[i] * slope * x[j];
+    for (int j = 0; j < I; ++j) d[w1(i, j)] = dh[i] * slope * x[j];
   }
   return d;
 }
 
 /// The largest difference between `d` and (loss(w + e) - loss(w - e)) / 2e, over all weights.
-/// `pick` returns one of them: the same one in `up`, in `down` and in the gradients.
 double error(const Weights& w, const Weights& d, double e) {
   double worst = 0;
-  const auto look = [&](auto pick) {
+  for (size_t k = 0; k < w.size(); ++k) {
     Acts a;
-    Weights up = w, down = w, gradients = d;
-    pick(up) += e;
-    pick(down) -= e;
+    Weights up = w, down = w;
+    up[k] += e;
+    down[k] -= e;
     const double difference = (forward(up, a) - forward(down, a)) / (2 * e);
-    worst = std::fmax(worst, std::fabs(difference - pick(gradients)));
-  };
-  for (int i = 0; i < H; ++i) {
-    for (int j = 0; j < I; ++j) look([=](Weights& all) -> double& { return all.w1[i][j]; });
-    for (int v = 0; v < V; ++v) look([=](Weights& all) -> double& { return all.w2[v][i]; });
+    worst = std::fmax(worst, std::fabs(difference - d[k]));
   }
   return worst;
 }
 
 int main() {
-  Weights w;
+  Weights w{0.1, -0.2, 0.3, 0.1, -0.1, 0.2, 0.2, 0.1, -0.1, -0.3, 0.2, 0.1, 0.1, -0.1, 0.2};
   Acts a;
   std::printf("first loss %.4f; a model that knows nothing has ln 3 = %.4f\n", forward(w, a),
               std::log(3.0));
@@ -87,10 +83,7 @@ int main() {
   for (int step = 1; step <= 5; ++step) {
     const double before = forward(w, a);
     const Weights d = backward(w, a);  // all gradients come before the first weight moves
-    for (int i = 0; i < H; ++i) {
-      for (int j = 0; j < I; ++j) w.w1[i][j] -= 0.5 * d.w1[i][j];
-      for (int v = 0; v < V; ++v) w.w2[v][i] -= 0.5 * d.w2[v][i];
-    }
+    for (size_t k = 0; k < w.size(); ++k) w[k] -= 0.5 * d[k];
     const double loss = forward(w, a);
     std::printf("step %d: loss %.4f, probability of the target %.3f\n", step, loss, a.p[target]);
     falls = falls && loss < before;

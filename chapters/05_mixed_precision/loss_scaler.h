@@ -78,16 +78,17 @@ class LossScaler {
   /// infinite, there is no update either, but scale and good steps stay as they are: the gradients
   /// have not overflowed.
   std::string end_step(double loss, double norm) {
-    if (!on_) return not_finite(loss, norm);
-    const bool bad = !std::isfinite(norm);
+    const bool overflow = on_ && !std::isfinite(norm);
     const std::string reason =
-        bad ? fmt::format("overflow at loss scale {}", scale_) : not_finite(loss, norm);
-    if (!bad && !reason.empty()) return reason;
-    if (bad) ++skipped_;
-    good_ = bad ? 0 : good_ + 1;
-    if (!options_.fixed && bad) scale_ = std::max(std::min(1.0f, scale_), scale_ / 2);
-    if (!options_.fixed && good_ >= options_.window) scale_ = std::min(kLargest, scale_ * 2);
-    if (good_ >= options_.window) good_ = 0;
+        overflow ? fmt::format("overflow at loss scale {}", scale_) : not_finite(loss, norm);
+    if (overflow) {
+      ++skipped_;
+      good_ = 0;
+      if (!options_.fixed && scale_ > 1) scale_ /= 2;
+    } else if (on_ && reason.empty() && ++good_ >= options_.window) {
+      good_ = 0;
+      if (!options_.fixed) scale_ = std::min(kLargest, scale_ * 2);
+    }
     return reason;
   }
 

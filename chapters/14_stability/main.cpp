@@ -196,9 +196,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.guard.judge(loss, norm);
   if (bad.empty()) {
-    const bool rows = m.agc.apply(m.ctx, grads, m.params);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    const bool clipped = m.agc.apply(m.ctx, grads, m.params);
+    const double norm_left = clipped ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
+    clip_global_norm(m.ctx, grads, norm_left, o.clip.clip);
     m.optimizer.step(m.ctx, m.params, grads, lr);
   } else {
     log.skipped(step, bad);

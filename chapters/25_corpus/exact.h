@@ -105,7 +105,7 @@ void compare_texts(LineFiles& files, int threads, std::span<const RuleSet> filte
         line.document.text = without_lines(filter, std::move(line.document.text));
       }
     };
-    for_own_parts(files, {.threads = threads}, work, [&](const auto&) {
+    for_own_parts(files, {.threads = threads}, work, [&] {
       for (std::vector<TextLine>& some : read) {
         for (TextLine& line : some) equal[group_of[line.ordinal]].add(std::move(line));
         some.clear();

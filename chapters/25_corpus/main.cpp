@@ -160,7 +160,7 @@ std::vector<LineEntry> judge_all(Comm& comm, const Options& o, Inputs& in, Recor
       if (!wrong.empty()) throw UserError("{}: {}", in.files.name_of(part, i), wrong);
     }
   };
-  for_own_parts(in.files, share_of(comm, o), work, [&](const auto&) {
+  for_own_parts(in.files, share_of(comm, o), work, [&] {
     for (Judged& some : found) {
       records.texts.add(exchange(comm, some.texts));
       records.bands.add(exchange(comm, some.bands));

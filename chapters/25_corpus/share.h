@@ -19,7 +19,7 @@ struct Share {
 };
 
 /// Every rank reads all parts, but works only on its own. A round is ranks x threads parts, and
-/// each rank has `threads` neighboring ones of them. work(i, part) runs on thread i. done(parts) is
+/// each rank has `threads` neighboring ones of them. work(i, part) runs on thread i. done() is
 /// called at the end of a round, equally often on all ranks.
 template <class Work, class Done>
 void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& done) {
@@ -37,7 +37,7 @@ void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& don
       others.push_back(std::async(std::launch::async, [&, i] { work(i, own[i]); }));
     if (parts > 0) work(size_t{0}, own[0]);
     for (std::future<void>& other : others) other.get();
-    done(std::span(own).first(parts));
+    done();
   }
 }
 

@@ -82,9 +82,9 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   mlp_backward_weight(ctx, g.mlp, d.mlp, dout, r.tp.f_forward(ctx, s.norm2), s.mlp, Into::Write);
   log.end_step({.step = 0, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
 
-  found.forward = {{"behind g", numbers(a.product)}};
+  found.forward = {{"after g", numbers(a.product)}};
   found.backward = {{"gradient of what f reads", numbers(d.branch)},
-                    {"gradient of the bias behind g", numbers(g.residual2_b)},
+                    {"gradient of the bias after g", numbers(g.residual2_b)},
                     {"gradient of fc.b", numbers(g.mlp.fc.b)},
                     {"gradient of proj_w", numbers(g.mlp.proj_w)}};
   found.sent = r.tp.sent(log);

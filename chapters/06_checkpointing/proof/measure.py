@@ -49,8 +49,8 @@ def noise(runs):
 
 
 def noise_line(runs):
-    return (f"Differences below {noise(runs):.0%} say nothing: that is the largest between the best odd "
-            "round of a policy and its best even one.")
+    return (f"Differences below {noise(runs):.0%} say nothing: the best odd round and the best "
+            "even round of one policy differ by up to that much.")
 
 
 def policies_table(title, runs):
