@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,10 +91,16 @@ void print_memory(const Question& question, const Answer& a) {
 }
 
 void print_smaller(const Answer& a) {
-  fmt::print("no other is faster and smaller:\n");
-  for (const Plan* plan : pareto(a.found.plans))
+  constexpr double kStep = 0.95;
+  fmt::print("no other is faster and smaller; from row to row at least 5% smaller:\n");
+  double most = std::numeric_limits<double>::infinity();
+  for (const Plan* plan : pareto(a.found.plans)) {
+    const auto bytes = static_cast<double>(plan->bytes());
+    if (bytes > most) continue;
+    most = kStep * bytes;
     fmt::print("  {:>11} {:>10}  {}\n", time_text(plan->seconds()), size_text(plan->bytes()),
                plan->layout.text());
+  }
 }
 
 // ---- 4. data ------------------------------------------------------------------------------------
