@@ -19,7 +19,6 @@
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
-#include "kernels/cost.h"
 
 namespace ladder {
 
@@ -78,11 +77,6 @@ struct PipelineOptions {
 
  private:
   bool interleaved() const { return kind == PipelineKind::Interleaved; }
-};
-
-/// How long a micro-batch takes on one stage, in any unit: T_F, T_I and T_W of the README.
-struct StageTimes {
-  double forward, input, weight;
 };
 
 /// What one rank does as a stage of a pipeline.
@@ -161,22 +155,6 @@ struct StageLayout {
   /// Operations of the products that are computed again.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * position.chunks * recompute.extra_flops(model_chunk, sequences);
-  }
-  /// For plans of chapter 13, which have no measured times: operations of the products of the
-  /// stage's blocks, for one sequence. Scores and weighted sums of attention have no weights, so
-  /// weight gradients take least: 24 C^2 per token and block of GPT-2. Forward takes 2 C (T + 1)
-  /// more, and the gradients of inputs 5 C (T + 1) more, both beside softmax. Recomputation counts
-  /// with the gradients of inputs, and for zb-h1 once more with those of weights.
-  StageTimes counted_times(const Recompute& recompute) const {
-    const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
-    const auto blocks = static_cast<double>(position.chunks * model_chunk.layers);
-    const auto linear = static_cast<double>(2 * T * gpt.block_matrices());
-    const auto core = static_cast<double>(cost::attention_forward(1, T, NH, HS).flops);
-    const auto back = static_cast<double>(cost::attention_backward(1, T, NH, HS).flops);
-    const auto again = static_cast<double>(position.chunks * recompute.extra_flops(model_chunk, 1));
-    return {.forward = blocks * (linear + core),
-            .input = blocks * (linear + back) + again,
-            .weight = blocks * linear + (times_again() == 2 ? again : 0)};
   }
 };
 

@@ -85,7 +85,7 @@ class PlanBubble : public ::testing::Test {
 // forward and 5 C (T+1) for gradients of inputs, with 2.5 and 3 (T+1) a head for the softmax.
 TEST_F(PlanBubble, OfCountedOperations) {
   const double C = 1600, T1 = 1025, NH = 25;
-  const StageTimes t = stage("1f1b").counted_times(Recompute("none", 3, /*at_once=*/false));
+  const StageTimes t = counted_times(stage("1f1b"), Recompute("none", 3, /*at_once=*/false));
   EXPECT_NEAR(t.forward / t.weight, 1 + T1 * (2 * C + 2.5 * NH) / (24 * C * C), 1e-12);
   EXPECT_NEAR(t.input / t.weight, 1 + T1 * (5 * C + 3 * NH) / (24 * C * C), 1e-12);
   EXPECT_EQ(t.weight, 3 * 24 * C * C * 1024);
@@ -97,8 +97,8 @@ TEST_F(PlanBubble, OfCountedOperations) {
 TEST_F(PlanBubble, CountsWhatIsComputedAgain) {
   const Recompute none("none", 3, /*at_once=*/false), full("full", 3, /*at_once=*/false);
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
-    const StageTimes kept = stage(schedule).counted_times(none),
-                     again = stage(schedule).counted_times(full);
+    const StageTimes kept = counted_times(stage(schedule), none),
+                     again = counted_times(stage(schedule), full);
     EXPECT_EQ(again.forward, kept.forward);
     EXPECT_EQ(again.input, kept.input + kept.forward);
     EXPECT_EQ(again.weight, kept.weight + (schedule == "zb-h1" ? kept.forward : 0));

@@ -24,6 +24,7 @@
 #include "common/run/options.h"
 #include "common/run/report.h"
 #include "kernels/arena.h"
+#include "kernels/cost.h"
 
 namespace ladder {
 
@@ -130,10 +131,34 @@ inline std::string mesh_text(const MeshPlan& plan) {
   return text + memory_table(plan.stages()) + traffic_table(plan);
 }
 
+/// How long a micro-batch takes on one stage, in any unit: T_F, T_I and T_W of the README.
+struct StageTimes {
+  double forward, input, weight;
+};
+
+/// A plan has no measured times. So this counts operations of the products of the stage's blocks,
+/// for one sequence. Scores and weighted sums of attention have no weights, so weight gradients
+/// take least: 24 C^2 per token and block of GPT-2. Forward takes 2 C (T + 1) more, and the
+/// gradients of inputs 5 C (T + 1) more, both beside softmax. Recomputation counts with the
+/// gradients of inputs, and for zb-h1 once more with those of weights.
+inline StageTimes counted_times(const StageLayout& stage, const Recompute& recompute) {
+  const GptConfig& gpt = stage.gpt;
+  const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size(),
+                chunks = stage.position.chunks;
+  const auto blocks = static_cast<double>(chunks * stage.model_chunk.layers);
+  const auto linear = static_cast<double>(2 * T * gpt.block_matrices());
+  const auto core = static_cast<double>(cost::attention_forward(1, T, NH, HS).flops);
+  const auto back = static_cast<double>(cost::attention_backward(1, T, NH, HS).flops);
+  const auto again = static_cast<double>(chunks * recompute.extra_flops(stage.model_chunk, 1));
+  return {.forward = blocks * (linear + core),
+          .input = blocks * (linear + back) + again,
+          .weight = blocks * linear + (stage.times_again() == 2 ? again : 0)};
+}
+
 /// How long stages will wait; "" if there is one stage.
 inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute) {
   if (stage.position.size == 1) return "";
-  const auto [F, B, W] = stage.counted_times(recompute);
+  const auto [F, B, W] = counted_times(stage, recompute);
   const PipelineKind kind = stage.options.kind;
   const double idle =
       theory_idle_share(kind, stage.position.size, stage.position.chunks, stage.micros, F, B, W);
