@@ -354,7 +354,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Log& lo
   } else {
     log.skipped(step, bad);
   }
-  const auto others = told(o.rl, rollout, m.answers.counts);
+  const auto others = step_numbers(o.rl, rollout, m.answers.counts);
   log.extra()["rl"].push_back(others);
   return {.step = step,
           .loss = loss,

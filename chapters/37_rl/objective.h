@@ -94,9 +94,9 @@ inline TokenTerm grpo_token(const Objective& o, double advantage, double now, do
 /// What an answer does to the step. Ranks gather it, so it has the same order on each.
 struct AnswerCounts {
   static constexpr int64_t kNumbers = 3;
-  float ratio = 1;    ///< the largest of its tokens
-  float kl = 0;       ///< sum of k3; DPO: h of the pair, at its first answer
-  float clipped = 0;  ///< tokens
+  float ratio = 1;     ///< the largest of its tokens
+  float distance = 0;  ///< sum of k3; DPO: h of the pair, at its first answer
+  float clipped = 0;   ///< tokens
 };
 
 /// What an answer adds to the loss, before it is divided.

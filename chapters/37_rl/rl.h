@@ -279,7 +279,7 @@ inline void weigh_pair(const Objective& o, std::span<const AnswerRow> pair, doub
   pair[1].weigh(term.rejected * scale);
   losses[0] = static_cast<float>(term.loss);
   losses[1] = -0.0F;
-  counts[0] = {.kl = static_cast<float>(term.h)};
+  counts[0] = {.distance = static_cast<float>(term.h)};
   counts[1] = {};
 }
 
@@ -314,24 +314,24 @@ inline void weigh(const RlOptions& o, std::span<const AnswerRow> rows, double sc
 }
 
 /// What --report and --trace say of a step, from the counts of all answers.
-inline std::map<std::string, double> told(const RlOptions& o, const Rollout& rollout,
-                                          Tensor counts) {
+inline std::map<std::string, double> step_numbers(const RlOptions& o, const Rollout& rollout,
+                                                  Tensor counts) {
   const std::span all(reinterpret_cast<const AnswerCounts*>(counts.ptr), rollout.answers.size());
-  double kl = 0, clipped = 0, reward = 0, cut = 0, surprise = 0;
+  double distance = 0, clipped = 0, reward = 0, cut = 0, surprise = 0;
   float ratio = 0;
   for (size_t a = 0; a < all.size(); ++a) {
     const Scored& answer = rollout.answers[a];
     ratio = larger(ratio, all[a].ratio);
-    kl += all[a].kl;
+    distance += all[a].distance;
     clipped += all[a].clipped;
     reward += static_cast<double>(answer.reward);
     cut += answer.end == End::Token ? 0 : 1;
     for (const float log_p : answer.logprobs) surprise -= log_p;
   }
   const auto n = static_cast<double>(all.size()), tokens = static_cast<double>(rollout.tokens());
-  if (o.objective.of_pairs()) return {{"margin", kl / (n / 2)}};
-  return {{"ratio_max", ratio},          {"kl", kl / tokens}, {"clipped", clipped / tokens},
-          {"reward", reward / n},        {"cut", cut / n},    {"length", tokens / n},
+  if (o.objective.of_pairs()) return {{"margin", distance / (n / 2)}};
+  return {{"ratio_max", ratio},          {"kl", distance / tokens}, {"clipped", clipped / tokens},
+          {"reward", reward / n},        {"cut", cut / n},          {"length", tokens / n},
           {"entropy", surprise / tokens}};
 }
 

@@ -138,7 +138,7 @@ void run_answers(Sheet& sheet, bool with_kl) {
     sheet.text(fmt::format("answers/loss: {}", a),
                std::isnan(term.loss) ? "NaN" : fmt::format("{:.9g}", term.loss));
     sheet.text(fmt::format("answers/counts: {}", a),
-               shown(std::array{term.counts.ratio, term.counts.kl, term.counts.clipped}));
+               shown(std::array{term.counts.ratio, term.counts.distance, term.counts.clipped}));
   }
 }
 

@@ -63,7 +63,7 @@ TEST(Weights, ATokensShareDoesNotDependOnItsAnswer) {
   EXPECT_EQ(sums, (std::array{-0.5F, 1.5F}));  // -(A_0 n_0 + A_1 n_1), before it is divided
   for (const AnswerCounts& of : counts) {
     EXPECT_EQ(of.ratio, 1);
-    EXPECT_EQ(of.kl, 0);
+    EXPECT_EQ(of.distance, 0);
   }
 }
 
