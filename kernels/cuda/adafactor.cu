@@ -1,5 +1,9 @@
-// One step of Adafactor: the second moment of a matrix as a factor per row and a factor per column.
-// The shape alone fixes the order of every sum.
+// One step of Adafactor (arXiv 1804.04235): the second moment of a matrix as a factor per row and a
+// factor per column. With gradient g (R,N) and q = g^2 + eps:
+//   row (R), col (N): moving averages of mean_n q and of mean_r q;
+//   u = g / sqrt(row col / mean(row));   w -= lr (u / max(1, rms(u) / clip) + decay w).
+// u is computed twice and never stored: once for its rms, once for the update. The shape alone
+// fixes the order of every sum.
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
 #include "kernels/shapes.h"
@@ -19,11 +23,14 @@ struct Problem {
   float* scalars;  ///< (2): see below
   AdafactorStep step;
 
+  /// Of a gradient.
   __device__ float q(float slope) const { return fmaf(slope, slope, step.eps); }
+  /// old = beta2 old + (1 - beta2) fresh
   __device__ void blend(float& old, float fresh) const {
     old = step.beta2 * old + (1 - step.beta2) * fresh;
   }
 };
+// The scalars.
 constexpr int kInverseMean = 0;  ///< 1 / mean(row)
 constexpr int kShrink = 1;       ///< 1 / max(1, rms(u) / clip)
 
@@ -106,7 +113,7 @@ __global__ void sum_squares(Problem p) {
   if (threadIdx.x == 0) p.squares[row] = sum;
 }
 
-/// w -= lr (u + decay w). One block per row.
+/// w -= lr (u shrink + decay w). One block per row.
 template <int W>
 __global__ void update_weights(Problem p) {
   const int64_t row = blockIdx.x;

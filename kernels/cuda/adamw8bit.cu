@@ -19,9 +19,10 @@ namespace {
 constexpr int kOwn = 4;
 constexpr int kOfBlock = kQuantBlock / kOwn;
 
-/// kernels/quantize.h in the form that device code uses. Lanes that read different places of shared
-/// memory take several turns, so a bucket has only one word. Its upper part is the lowest code of
-/// the bucket. Its lower 16 bits tell beyond which float of the bucket the next code holds.
+/// The tables of kernels/quantize.h in the form that device code uses. Lanes that read different
+/// places of shared memory take several turns, so a bucket has only one word. Its upper part is the
+/// lowest code of the bucket. Its lower 16 bits tell beyond which float of the bucket the next code
+/// holds.
 struct Codes {
   float value[256];
   uint32_t bucket[std::tuple_size_v<decltype(QuantTable::lowest)>];
@@ -50,7 +51,7 @@ __device__ void copy_codes(Codes (&codes)[2]) {
   __syncthreads();
 }
 
-/// quantize() for x in [-1, 1]. NaN gets code 0.
+/// quantize() of kernels/quantize.h for x in [-1, 1], by table. NaN gets code 0.
 template <bool kHasSign>
 __device__ uint32_t quantize(const Codes& codes, float x) {
   constexpr uint32_t kFirst = QuantTable::kFirst << QuantTable::kDrop;
@@ -171,6 +172,7 @@ __global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamMove 
     if (first + step < whole) next = Own::load<W>(all, first + step + ahead, kOwn);
     own.update<W>(all, codes, move, first + ahead, kOwn);
   }
+  // One warp has the last elements, too few for all of its lanes.
   if (const int64_t i = first + ahead, count = all.n - i; first < all.n)
     Own::load<1>(all, i, count).update<1>(all, codes, move, i, count);
 }

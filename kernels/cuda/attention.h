@@ -17,20 +17,18 @@
 //
 // The kernels are written once, for any "engine". An engine says how the threads of a block hold a
 // tile, and how they multiply two. Fma does so with plain multiply-adds (attention_fma.h), Mma with
-// the tensor cores of every GPU from sm_80 on (attention_mma.h), Wgmma with those of Hopper
-// (attention_wgmma.h). In every engine a thread holds the same few rows of all tiles that
+// the tensor cores of every GPU from sm_80, the A100, on (attention_mma.h), Wgmma with those of
+// Hopper (attention_wgmma.h). In every engine a thread holds the same few rows of all tiles that
 // its block owns: x(r, c) is the element in row row(r) and column column(c). Warps that multiply
 // together are a team: one warp, or four. A kernel starts a product and waits for it later. Only
 // the products of Wgmma run in between.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cuda_runtime.h>
 #include <numbers>
 
-#include "kernels/check.h"
 #include "kernels/token_leaves.h"
 #include "ptx.h"
 
@@ -122,7 +120,8 @@ inline __device__ float exp_of_difference(float x, float base) {
 /// rounded. `base` is rounded in the same way, so the largest weight is exactly 1, however large
 /// the scores are.
 struct NaturalExponents {
-  static constexpr float kPerNatural = 1;  ///< exponents of a natural one
+  /// Exponents of the engine, m and lse among them, are the natural ones times this.
+  static constexpr float kPerNatural = 1;
   static __device__ float exponent(const Heads& heads, float score) { return score * heads.scale; }
   static __device__ float exp_of_score(const Heads& heads, float score, float base) {
     return exp_of_difference(exponent(heads, score), base);

@@ -1,7 +1,9 @@
 // Turns tensors into the arguments of attention's kernels.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <numbers>
 
@@ -36,7 +38,8 @@ inline Heads heads_of(const Extents& s, bool together, const Sequences& all = {}
           .all = all};
 }
 
-/// Rows of x that belong to no document become 0, as they attend to nothing. A block takes a row.
+/// Rows of x that belong to no document become 0, as they attend to nothing. x (rows,width), in
+/// words of 16 bits; lse of a row of padding has NH numbers. A block takes a row.
 static __global__ void clear_padding(uint16_t* x, const int32_t* position, int64_t width) {
   if (position[blockIdx.x] != kPadding) return;
   for (int64_t i = threadIdx.x; i < width; i += blockDim.x) x[blockIdx.x * width + i] = 0;

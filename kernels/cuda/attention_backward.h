@@ -12,6 +12,8 @@
 // over the queries of every head of their group.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/attention_pairs.h"
 #include "kernels/cuda/convert.h"
@@ -47,6 +49,7 @@ constexpr int kTokenThreads = sizeof(T) == 4 ? 1 : 8;
 inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, int h) {
   const int tokens = padded(run.count);
   if (!heads.documents()) return first_statistic(heads, tokens, h);
+  // Documents before it need at most so much: their tokens, and less than kPadTokens for each.
   const int room = padded(heads.begin_of(blockIdx.z)) + static_cast<int>(blockIdx.z) * kPadTokens;
   return int64_t{room} * heads.NH + int64_t{h} * tokens;
 }

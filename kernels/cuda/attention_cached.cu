@@ -80,6 +80,8 @@ __device__ void join_softmaxes(T* out, const WarpSoftmax& own, int HS) {
   }
 }
 
+/// out (Tq,NH*HS); qkv (Tq,(NH+2*NKV)*HS); cache (P,2*NKV*HS): k, v of each group. One block per
+/// query and head.
 template <int W, class T>
 __global__ void __launch_bounds__(kCachedWarps* kWarp)
     attend_cached(T* out, const T* qkv, const T* cache, CachedHeads s) {

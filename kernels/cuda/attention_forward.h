@@ -4,6 +4,8 @@
 // sum of exp(S - m) v (o). When m rises, l and o shrink by one factor.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/warp.h"

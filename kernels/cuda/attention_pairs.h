@@ -2,6 +2,8 @@
 // attention_backward.h says who owns what.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/attention.h"
 #include "launch.h"
 #include "ptx.h"

@@ -32,6 +32,8 @@ __device__ int token_of_warp() {
   return static_cast<int>(blockIdx.x) * (kThreads / kWarp) + warp_index();
 }
 
+/// Adds `later` (o', m', l') to `sum` (o, m, l). With M = max(m, m'):
+/// (o, l) = exp(m - M) (o, l) + exp(m' - M) (o', l'); m = M.
 __global__ void merge_kernel(Softmaxes sum, Softmaxes later, int T, int NH, int HS) {
   const int t = token_of_warp();
   if (t >= T) return;
@@ -50,6 +52,7 @@ __global__ void merge_kernel(Softmaxes sum, Softmaxes later, int T, int NH, int 
     sum.o[row + d] = fmaf(mine, sum.o[row + d], theirs * later.o[row + d]);
 }
 
+/// out = o / l; lse = m + log l. out (B,T,NH*HS); lse (B,NH,T)
 template <class T>
 __global__ void finish_kernel(T* out, float* lse, Softmaxes sum, int tokens, int NH, int HS) {
   const int t = token_of_warp();

@@ -7,6 +7,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
+/// The terms of db, for sum_columns.
 template <class T, int W>
 struct BiasTerms {
   const T* dout;  ///< (B,T,N)

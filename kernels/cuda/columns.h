@@ -1,9 +1,10 @@
 // Sums down the columns of a matrix, for the gradients of biases and layer norms.
 //
-// The rows fall into the leaves of a vector (kernels/token_leaves.h). A block sums 32 W columns of
-// one leaf. Half of its warps take the leaf's first chunk, the other half the second; each of the
-// four warps takes every fourth row. Then both chunks are added. A second kernel joins the leaves
-// as the same tree as ref.
+// The rows, most often tokens, fall into leaves of two chunks each: those that
+// kernels/token_leaves.h gives to a vector. A block sums 32 W columns of one leaf, W for each lane.
+// Half of its warps take the leaf's first chunk, the other half the second; each of the four warps
+// takes every fourth row. Then both chunks are added. A second kernel joins the leaves in the same
+// tree as ref.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct Columns {
 };
 
 /// partial (leaves,Count,C) = the sums of each leaf, in C columns from `begin` on. One block for a
-/// leaf and 32 W columns. Terms has
+/// leaf and 32 W columns. Terms has a function that adds the terms of a row, columns [c, c + W):
 ///     void add(Floats<W> (&sum)[Count], int64_t row, int64_t c) const
 template <int Count, int W, class Terms>
 static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, int64_t begin,
@@ -64,9 +65,9 @@ constexpr int kJoinThreads = 1024;
 constexpr int kLeavesOfWarp = 16;
 constexpr int64_t kLeavesOfBlock = kJoinThreads / kWarp * kLeavesOfWarp;
 
-/// to[n] = the join of the n-th kLeavesOfBlock of the `leaves` rows. An absent leaf is -0,
-/// which changes nothing. If there is only one such row, the sums take it. One block for 32 columns
-/// of a subtree.
+/// from (leaves,Count,C); to (ceil(leaves / kLeavesOfBlock),Count,C). Row n of `to` is the subtree
+/// over the n-th kLeavesOfBlock rows of `from`. An absent leaf is -0, which changes nothing. If one
+/// row would remain, it goes to `sums`, not to `to`. One block for 32 columns of a row of `to`.
 template <int Count>
 static __global__ void __launch_bounds__(kJoinThreads)
     join_leaves(Columns<Count> sums, float* to, const float* from, int64_t leaves, int64_t C,

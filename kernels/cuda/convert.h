@@ -94,7 +94,8 @@ class Packed {
     for (int i = 0; i < N; ++i) x.at[i] = to_float(part[i]);
     return x;
   }
-  /// What wide() gave is not kept.
+  /// Keeps the compiler from holding the floats that wide() gave: the next wide() converts again.
+  /// Floats take more registers than the elements do.
   __device__ void forget_wide() {
     uint32_t words[(sizeof(W) + 3) / 4];
     std::memcpy(words, &word_, sizeof(W));

@@ -29,7 +29,7 @@ struct Softmax {
   float sum = 0;
 };
 
-/// Shared memory of a block that block_max() and block_sum() need.
+/// At least the shared memory of a block that block_max() and block_sum() need.
 constexpr int64_t kStaticShared = 1 << 10;
 /// Most threads of a block. Two blocks of an SM then have 64 registers per thread.
 constexpr int kRowThreads = 512;
@@ -47,7 +47,7 @@ __device__ void grow(Softmax& s, const Floats<W>& x) {
   for (int i = 0; i < W; ++i) s.sum += exp_of(x.at[i] - s.max);
 }
 
-/// Replaces those of x = (v, v + 1, ...) that are padding.
+/// x: columns v, v + 1, ... of a row. Those from `vocab` on are padding, and become `instead`.
 template <int W>
 __device__ void replace_padding(Floats<W>& x, int64_t v, int64_t vocab, float instead) {
   if (v + W <= vocab) return;
@@ -105,7 +105,7 @@ struct Rows {
   float scale;
 };
 
-/// x[target] of a row. -0 if the target is not here; NaN if it is no column.
+/// x[target] of a row. -0 if the target is not `here`, on this rank; NaN if it is no column.
 template <class T>
 __device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool here) {
   if (!here) return -0.0F;
@@ -134,8 +134,8 @@ __device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float 
   if (threadIdx.x == 0) rows.token_losses[row] = logf(s.sum) + s.max - x_target;
 }
 
-/// Copies x (V) to shared memory. A thread may read only what it copied itself, in groups of four
-/// words.
+/// Copies x (V) to shared memory. There is no barrier: a thread may read only what it copied
+/// itself, in groups of four words.
 template <class T>
 __device__ const T* copy_row(const T* x, int64_t V) {
   constexpr int W = kWidth<T>;

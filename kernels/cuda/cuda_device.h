@@ -66,7 +66,8 @@ class CudaDevice final : public Device {
   /// Other waits do not count: one of a thread that communicates may have begun before expert_rows.
   bool host_lacks_offsets = false;
 
-  /// 8 bytes, 0 between kernels of the compute stream, where the blocks of one kernel meet.
+  /// 8 bytes that all blocks of one kernel add to (fp8_codes.h); 0 between kernels of the compute
+  /// stream.
   void* joint() const { return joint_.get(); }
 
   /// Whether it has the instructions of Hopper: compute capability 9.0.

@@ -1,4 +1,5 @@
-// Operations on single elements: one pass over memory each, 16 bytes per thread.
+// Operations on single elements: one pass over memory each. A thread takes 16 bytes at a time, or
+// one element in copy_columns.
 //
 // What is computed for an element is one scalar function, wherever the element lies: alone at the
 // end of an array it has the same bits as among its neighbors.
@@ -42,6 +43,7 @@ __device__ float gate(float x) {
   return reciprocal_quick(1.0f + exp2_quick(-kTwoRootTwoOverPi * kLog2e * inner));
 }
 
+/// gelu(x) = x s(2 u)
 struct Gelu {
   __device__ float operator()(float x) const {
     // Below -16 the result is 0 in FP32. The bound avoids infinity times 0. NaN stays.
@@ -50,11 +52,11 @@ struct Gelu {
   }
 };
 
-/// dout gelu'(x)
+/// dout gelu'(x), gelu'(x) = s + x s' d(2 u)/dx, where s = s(2 u)
 struct GeluBackward {
   __device__ float operator()(float dout, float x) const {
     const float s = gate(x);
-    // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
+    // s' = s (1 - s);  d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2).
     // Beyond |x| = 16 the slope of s is 0. The bound avoids 0 times infinity.
     const float near = fminf(fmaxf(x, -16), 16);
     const float slope = kTwoRootTwoOverPi * fmaf(3 * kCubic, near * near, 1);
@@ -62,6 +64,7 @@ struct GeluBackward {
   }
 };
 
+/// x, as memory of type T would keep it.
 template <class T>
 struct Rounded {
   __device__ float operator()(float x) const { return to_float(from_float<T>(x)); }
@@ -69,6 +72,7 @@ struct Rounded {
 
 // ---- over arrays -------------------------------------------------------------------------
 
+/// f of N neighbors, one after the other.
 template <int N, class F, class... Inputs>
 __device__ Floats<N> each(F f, const Inputs&... x) {
   Floats<N> y;
@@ -115,7 +119,8 @@ __global__ void residual_kernel(T* out, const T* residual, const T* product, con
   }
 }
 
-/// Copies neighbors of a row: thread i takes column i % count of row i / count.
+/// Copies `count` neighbors of each row, n elements in all. Rows of `to` are to_row elements apart,
+/// those of `from` from_row. Thread i takes column i % count of row i / count.
 template <class To, class From>
 __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t from_row,
                                int64_t count, int64_t n) {
@@ -123,7 +128,7 @@ __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t
   if (i < n) to[row * to_row + column] = from_float<To>(to_float(from[row * from_row + column]));
 }
 
-/// What gelu_forward stores, on its way to codes.
+/// What gelu_forward would store, as a source of codes (make_codes_of).
 template <class T>
 struct GeluOf {
   const T* inp;
@@ -134,7 +139,7 @@ struct GeluOf {
   }
 };
 
-/// What gelu_backward stores, which this stores, too.
+/// What gelu_backward stores, as a source of codes. It is stored, too.
 template <class T>
 struct GeluBackwardOf {
   T* dinp;

@@ -6,8 +6,8 @@
 // other, then the pieces. So the places fix the order. Most tokens have one piece. A frequent token
 // has one warp for each of its pieces.
 //
-// Device code cannot throw. A token outside the vocabulary gives a row of NaN and has no gradient.
-// A token that is kElsewhere has no gradient, either, nor has one of padding.
+// Device code cannot throw. A token outside the vocabulary gives a row of NaN. It adds nothing to
+// dwte, nor does a token that is kElsewhere, nor padding.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -187,6 +187,8 @@ __global__ void sum_pieces(float* partial, const T* dout, Places places) {
   if (at >= places.n) return;
   const auto token = static_cast<int64_t>(places.keys[at] >> 32);
   if (token >= places.V) return;
+  // Where a token begins inside of the slot, its later pieces begin behind the slot. So only the
+  // token at its front can have one here.
   const int64_t before = at - places.start[token];
   const Range range = places.piece(token, (before + places.of_piece - 1) / places.of_piece);
   if (before <= 0 || range.begin >= range.end) return;

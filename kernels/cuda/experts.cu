@@ -1,8 +1,10 @@
 // The rows of experts: sorting them, filling them from tokens, multiplying them, and combining them
 // into tokens again.
 //
-// An expert's rows are sorted by counting, in the order of the tokens. One block for each expert
-// and sequence counts its rows. When the counts of the blocks before it are known, it writes them.
+// A pair is one of a token's k choices of an expert. Rows are sorted by counting: they are in order
+// of expert, then of token. One kernel counts the rows of each expert in each sequence, a second
+// adds up where they begin, a third writes them.
+//
 // Products are those of matmul.cu, one after the other. The host must know how many rows each has,
 // so it waits for the offsets, once.
 #include <algorithm>
@@ -31,7 +33,7 @@ namespace {
 
 // ---- which rows there are ----------------------------------------------------------------
 
-/// ExpertRows in the form that device code uses.
+/// ExpertRows in the form that device code uses: (E + 1), (B,T,k), (M).
 struct Rows {
   int32_t *offsets, *row, *from;
 };
@@ -62,8 +64,8 @@ __device__ Counted count_before(int x) {
   return counted;
 }
 
-/// Choices of sequence blockIdx.x. `pairs` are those that this thread looks at. `taken` counts how
-/// many took expert blockIdx.y: before these, and in all.
+/// Pairs of sequence blockIdx.x. `pairs` are those that this thread looks at. `taken` counts the
+/// pairs that took expert blockIdx.y: before these, and in all.
 struct Choices {
   Range pairs;
   Counted taken;
@@ -76,7 +78,8 @@ __device__ Choices choices_of(const int32_t* expert, int64_t pairs) {
   return {{first + begin, first + end}, count_before(own)};
 }
 
-/// begin (E,B) = how many rows expert e has for sequence b. expert (B,pairs)
+/// begin (E,B) = how many rows expert e has for sequence b, at most `capacity` unless that is 0.
+/// expert (B,pairs). One block per expert and sequence.
 __global__ void count_rows(int32_t* begin, const int32_t* expert, int64_t pairs, int64_t capacity) {
   const int64_t taken = choices_of(expert, pairs).taken.all;
   if (threadIdx.x == 0)
@@ -99,6 +102,8 @@ __global__ void __launch_bounds__(kMaxThreads)
   if (threadIdx.x == 0) offsets[E] = before;
 }
 
+/// rows.row and rows.from of the pairs that took expert blockIdx.y in sequence blockIdx.x. begin
+/// (E,B): its first row there; expert (B,pairs). Rows from `capacity` on are dropped.
 __global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* expert, int64_t pairs,
                            int64_t capacity) {
   const Choices choices = choices_of(expert, pairs);
@@ -231,7 +236,8 @@ __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
   }
 }
 
-/// dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One warp per pair.
+/// dy = weight dout; dweight = dout . y. dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One
+/// warp per pair.
 template <int W, class T>
 __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
                              const float* weight, Extents s) {

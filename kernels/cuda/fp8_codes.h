@@ -19,7 +19,8 @@ namespace ladder::LADDER_CUDA {
 /// What the blocks of a kernel have met so far. It lies in the device's memory, and is 0 between
 /// kernels.
 struct Met {
-  unsigned largest, blocks;
+  unsigned largest;  ///< the largest magnitude, as bits
+  unsigned blocks;   ///< how many blocks have added theirs
 };
 
 /// Where a kernel writes codes, and how it makes them.
@@ -43,7 +44,7 @@ __device__ inline void join_amax(float* amax, Met* met, uint32_t largest) {
   const float of_block = block_max(std::bit_cast<float>(largest));
   if (threadIdx.x > 0) return;
   atomicMax(&met->largest, std::bit_cast<uint32_t>(of_block));
-  __threadfence();
+  __threadfence();  // the magnitude is there before the block counts
   if (atomicAdd(&met->blocks, 1U) + 1 < gridDim.x * gridDim.y) return;
   __threadfence();
   const auto of_all = std::bit_cast<float>(atomicMax(&met->largest, 0U));

@@ -1,4 +1,5 @@
-// Widens FP8 factors of products to 16 bits, in scratch memory, for chips that multiply no FP8.
+// Widens FP8 factors of products to 16 bits, in scratch memory, where tensor cores do not multiply
+// FP8.
 #pragma once
 
 #include "kernels/context.h"

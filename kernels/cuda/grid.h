@@ -18,7 +18,8 @@ struct Grid {
 constexpr Grid kMaxGrid{.x = 0x7FFFFFFF, .y = 65535, .z = 65535};
 constexpr int kMaxThreads = 1024;
 
-/// @throws OutOfMemory if a device takes fewer blocks at once, for example for very many sequences
+/// @throws OutOfMemory if the grid has more blocks than any device takes, for example because there
+/// are very many sequences
 inline void check_grid(const Grid& grid) {
   if (grid.x > kMaxGrid.x || grid.y > kMaxGrid.y || grid.z > kMaxGrid.z)
     throw OutOfMemory(

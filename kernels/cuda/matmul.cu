@@ -9,9 +9,9 @@
 // FP8 factors: from compute capability 8.9 on, tensor cores multiply them. Their scales are powers
 // of two and go into alpha. cuBLASLt wants both factors K-major: the sum runs along rows in memory.
 // In forward they lie so. In backward the weight is read from its transposed copy, and for the
-// gradient of a weight both factors are. Older GPUs cannot multiply FP8, and no GPU does where
-// extents are no multiples of 16. Then factors are widened in scratch, as many at a time as fit.
-// Each code is exact in 16 bits.
+// gradient of a weight both factors are read from theirs. Older GPUs cannot multiply FP8, and no
+// GPU does where extents are no multiples of 16. Then factors are widened in scratch, as many at a
+// time as fit. Each code is exact in 16 bits.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/fp8_factors.h"
 #include "kernels/cuda/table.h"
@@ -321,9 +321,9 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
   multiply_linear(ctx, {as_matrix(dinp), as_matrix(dout), w, false, Tensor{}});
 }
 
-/// dw^T (K,N) = inp^T dout. What has a transposed copy is read from there: others may have written
-/// where it lay. The finished sum is added once, except where FP8 factors must be widened in parts:
-/// then each part's sum is.
+/// dw^T (K,N) = inp^T dout. FP8 codes are read from their transposed copy if they have one: the
+/// codes of other blocks may lie by now where the first copy lay. The finished sum is added once,
+/// except where FP8 factors must be widened in parts: then each part's sum is.
 ///
 /// Padding (Ctx::documents) is multiplied, too: there dout is 0. Leaving it out would cost more
 /// than it saves. Counted for N 3072, K 768 and BF16, at 620 TFLOP/s and 4.3 TB/s (an H200): the

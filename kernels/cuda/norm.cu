@@ -1,8 +1,6 @@
 // Layer norm and RMSNorm. A warp keeps a token's row in registers. So all loads of the row are in
 // progress at once, and it is read only once. The mean comes first, then the squares of the
 // differences, so no large numbers cancel. Without a mean, 0 stands in its place.
-#include <algorithm>
-
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
 #include "kernels/documents.h"
@@ -83,6 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   rstd[row] = r;
 }
 
+/// With xhat = (inp - mean) rstd and g = dout w: dinp = rstd (g - mean(g) - xhat mean(g xhat)).
 /// dinp, dout, inp (rows,C); w (C); mean (rows) or null; rstd (rows)
 template <class T, int W, int N>
 __global__ void __launch_bounds__(kThreads)
@@ -121,7 +120,9 @@ __global__ void __launch_bounds__(kThreads)
 template <int N>
 struct Parts {};
 
-/// Calls f(Parts<N>) for rows of C elements whose lanes keep N parts of W. N is at most Most, or 0.
+/// Calls f(Parts<N>) for rows of C elements whose lanes keep up to N parts of W elements. N is 0
+/// where a row has more than Most parts, or is not aligned (W = 1). Backward keeps two rows, so its
+/// Most is half of forward's.
 template <int W, int Most, class F>
 void dispatch_parts(int64_t C, F&& f) {
   const int64_t parts = ceil_div(C, kWarp * W);
@@ -133,7 +134,7 @@ void dispatch_parts(int64_t C, F&& f) {
   f(Parts<0>{});
 }
 
-/// The terms of dw and db.
+/// The terms of dw and db, for sum_columns.
 template <class T, int W>
 struct NormTerms {
   const T *dout, *inp;       ///< (B,T,C)

@@ -10,8 +10,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Turns the W pairs from i on, with the operations of `ref`. x (HS); angles (HS): cosines, then
-/// sines
+/// Turns W pairs (x[i], x[half + i]), from i on, with the operations of `ref`. x (HS); angles (HS):
+/// cosines, then sines; half = HS / 2
 template <int W, class T>
 __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool back) {
   Floats<W> first = load<W>(x + i), second = load<W>(x + half + i);
@@ -26,7 +26,7 @@ __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool ba
   store<W>(x + half + i, second);
 }
 
-/// qkv (B T,row); angles (P,HS). One block per row; W divides HS / 2.
+/// qkv (B T,(NH+2*NKV)*HS); angles (P,HS). One block per row; W divides HS / 2.
 template <int W, class T>
 __global__ void turn_tokens(T* qkv, const float* angles, Positions positions, Extents s,
                             bool back) {

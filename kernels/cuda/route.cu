@@ -1,7 +1,5 @@
-// The router. One thread per token does all of its experts, which are few. Then one block per
-// sequence counts loads and sums losses.
-#include <algorithm>
-
+// The router (kernels.h has the formulas). One thread per token does all of its E experts, which
+// are few. Then one block per sequence counts loads and sums losses.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
@@ -44,13 +42,15 @@ __device__ float share(int32_t load, const Extents& s) {
   return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
 }
 
-/// What a router reads and writes.
+/// What route_forward reads and writes.
 struct Route {
-  int32_t *expert, *load;
-  float *weight, *scores, *losses;
-  const float *logits, *bias;
+  int32_t *expert, *load;      ///< (B,T,k), (B,E)
+  float *weight, *scores;      ///< (B,T,k), (B,T,E)
+  float* losses;               ///< (2,B): balance losses, then z-losses
+  const float *logits, *bias;  ///< (B,T,E); (E) or null
 };
 
+/// expert, weight, scores. One thread per token.
 __global__ void route_tokens(Route r, Extents s, RouteRule rule) {
   const int64_t row = thread_index();
   if (row >= s.B * s.T) return;
@@ -65,8 +65,8 @@ __global__ void route_tokens(Route r, Extents s, RouteRule rule) {
   for (int64_t j = 0; j < s.k; ++j) r.weight[row * s.k + j] = p[chosen[j]] / sum;
 }
 
-/// One block per sequence. First each warp takes an expert, its lanes tokens; then each thread
-/// takes tokens.
+/// load, losses. One block per sequence. First each warp takes an expert, its lanes tokens; then
+/// each thread takes tokens.
 __global__ void sum_sequences(Route r, Extents s, RouteRule rule) {
   const int64_t b = blockIdx.x;
   const float *x = r.logits + b * s.T * s.E, *p = r.scores + b * s.T * s.E;
@@ -96,20 +96,22 @@ __global__ void sum_sequences(Route r, Extents s, RouteRule rule) {
   r.losses[s.B + b] = z / static_cast<float>(s.T);
 }
 
-/// What its backward reads and writes.
+/// What route_backward reads and writes.
 struct RouteBack {
-  float* dlogits;
-  const float *dweight, *scores, *logits;
-  const int32_t *expert, *load;
+  float* dlogits;                          ///< (B,T,E)
+  const float *dweight, *scores, *logits;  ///< (B,T,k), (B,T,E), (B,T,E)
+  const int32_t *expert, *load;            ///< (B,T,k), (B,E)
 };
 
+/// One thread per token. dx first holds the gradient of the scores, then that of the logits.
 __global__ void route_back(RouteBack r, Extents s, RouteRule rule, float balance, float z) {
   const int64_t row = thread_index();
   if (row >= s.B * s.T) return;
   const float *x = r.logits + row * s.E, *p = r.scores + row * s.E, *dw = r.dweight + row * s.k;
   const int32_t *chosen = r.expert + row * s.k, *load = r.load + row / s.T * s.E;
   float* dx = r.dlogits + row * s.E;
-  // The gradient of the scores: from the balance loss and from the weights.
+  // The gradient of the scores: from the balance loss and from the weights. From the
+  // gradient of numbers that were divided by their sum, its mean is subtracted; of a softmax below.
   const float sum = divisor(p, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e)

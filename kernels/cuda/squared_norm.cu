@@ -45,8 +45,9 @@ __device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
   }
 }
 
-/// partial (R,kLimbs,stripes): the squared norms of the leaves that each stripe of a row has. A
-/// thread takes every (stripes x threads)-th leaf. x (R,N). One block per stripe.
+/// partial (R,kLimbs,stripes): the squared norm of each stripe of x (R,N). A stripe is the share of
+/// a row's leaves that one block adds up: each of its threads takes every (stripes x threads)-th
+/// leaf.
 template <int W>
 __global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
   __shared__ Limb total[kLimbs];
@@ -85,8 +86,8 @@ __device__ double norm_of(const int64_t* limbs, double least) {
   return norm < least ? least : norm;
 }
 
-/// grad (R,N); grad_limbs, weight_limbs (R,kLimbs). arXiv 2102.06171, equation 3. One block per
-/// row.
+/// grad = grad min(1, clip max(|w|, 1e-3) / max(|grad|, 1e-6)): arXiv 2102.06171, equation 3. grad
+/// (R,N); grad_limbs, weight_limbs (R,kLimbs): squared norms. One block per row.
 template <int W>
 __global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t* weight_limbs,
                           int64_t N, float clip) {

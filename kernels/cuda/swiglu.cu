@@ -16,12 +16,13 @@ namespace {
 __device__ float held(float gate) { return gate < -88 ? -88 : gate; }
 __device__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+/// silu(gate) up, with silu(x) = x s(x) and the logistic function s.
 __device__ float gated(float gate, float up) {
   const float x = held(gate);
   return x * logistic(x) * up;
 }
 
-/// The gradients of gate and up.
+/// The gradients of gate and up: dout up (s + gate s (1 - s)), and dout silu(gate).
 struct Gradients {
   float gate, up;
 };

@@ -13,6 +13,7 @@ constexpr int64_t kScratchBytes = 64 << 20;
 /// The most channels of a head, because attention keeps rows of them in registers.
 constexpr int64_t kMaxHead = 128;
 
+/// Declares a function for each operation, of the type that its pointer in Kernels has.
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression
 #define LADDER_OPERATION(op, operands) std::remove_pointer_t<decltype(Kernels::op)> op;
 #include "kernels/operations.inc"

@@ -1,7 +1,7 @@
 // A block of threads on the CPU. Each thread is a fiber, and runs until it has to wait for others.
 // The next one to run is drawn at random. So code that needs an order which no barrier gives goes
-// wrong for some seed. In half of all blocks the draw is even. In the other half warps have ranks:
-// the first warp runs as far as it can, and the last is far behind.
+// wrong for some seed. In half of all blocks the draw is even. In the other half warps have a
+// random order: the first warp runs as far as it can, and the last is far behind.
 //
 // What a GPU leaves undefined is an error here: a barrier that some threads do not reach, a shuffle
 // that some lanes of its mask do not reach. So is a barrier that a thread misses because it has

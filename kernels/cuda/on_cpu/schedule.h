@@ -49,7 +49,7 @@ class Schedule {
   }
 
  private:
-  std::vector<size_t> rank_;             // of each warp; the largest runs first
+  std::vector<size_t> rank_;             // each warp's place in the order; the largest runs first
   std::vector<std::vector<int>> ready_;  // threads of each rank
   uint32_t some_ = 0;                    // bit r: a thread of rank r is ready; at most 32 warps
 };

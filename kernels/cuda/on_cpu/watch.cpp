@@ -32,7 +32,8 @@ bool may_not_meet(const Record& a, const Record& b) {
   return (a.bytes & b.bytes) != 0 && !both_read && !both_atomic;
 }
 
-/// A word. `here` is of the block that runs, since its last barrier.
+/// Who touched a word: `here`, in the block that runs since its last barrier (which began an era);
+/// `of_blocks`, in any block of the launch.
 struct Word {
   uint64_t era = 0;
   std::vector<Record> here, of_blocks;
