@@ -10,8 +10,8 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// What a block can have on an A100, and more than that on an H100. Where it has less, which is 99
-/// KiB on GPUs from sm_80 on, large heads take engines that need less. The bits are the same.
+/// A block can have so much shared memory on an A100, and more on an H100. Where it has less, which
+/// is 99 KiB on GPUs from sm_80 on, large heads take engines that need less. The bits are the same.
 constexpr int64_t kMuchShared = 163 << 10;
 
 /// Tensor cores are fed 16 bytes at a time.

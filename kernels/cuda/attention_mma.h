@@ -29,7 +29,8 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Multiplies on tensor cores, each warp by itself.
+/// Multiplies on tensor cores, each warp by itself. kStrips: of a warp. kPartnerRows: of a tile of
+/// partners. kScoreColumns: how many of them a warp takes at a time.
 template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows, int kScoreColumns>
 struct Mma : PowersOfTwo, InOrder {
   using Element = T;

@@ -17,7 +17,7 @@ __global__ void convert(To* out, const From* inp, int64_t n) {
   if (count > 0) store_part<W>(out + i, load_part<W>(inp + i, count), count);
 }
 
-/// Elements as they lie in memory.
+/// Elements as they lie in memory, as a source of codes (make_codes_of).
 template <class From>
 struct InMemory {
   const From* inp;

@@ -244,6 +244,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
   const Extents s = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab);
   for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
              [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
+               // Rows that are aligned (W > 1) and fit are copied.
                if (const int64_t bytes = s.V * int64_t{sizeof(T)};
                    W == kWidth<T> && bytes + kStaticShared <= device_of(ctx).max_shared_bytes())
                  launch(ctx, token_rows<T, W, W == kWidth<T>>, {.x = s.B * s.T}, threads, bytes,

@@ -26,7 +26,8 @@ namespace ladder::LADDER_CUDA {
 namespace {
 
 /// out (B,T,C), with a row of -0 for a token that is kElsewhere; tokens (B,T); wte (V,C); wpe (P,C)
-/// or null. A thread writes W channels of the rows of a RowBlock.
+/// or null. A thread writes W channels of the rows of a RowBlock. For a token without a row, row 0
+/// is loaded: no load waits for a branch.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe,
                         Positions positions, Extents s) {

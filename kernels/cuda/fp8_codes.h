@@ -46,7 +46,7 @@ __device__ inline void join_amax(float* amax, Met* met, uint32_t largest) {
   atomicMax(&met->largest, std::bit_cast<uint32_t>(of_block));
   __threadfence();  // the magnitude is there before the block counts
   if (atomicAdd(&met->blocks, 1U) + 1 < gridDim.x * gridDim.y) return;
-  __threadfence();
+  __threadfence();  // the last block sees the magnitudes of all
   const auto of_all = std::bit_cast<float>(atomicMax(&met->largest, 0U));
   *amax = Max{}(*amax, of_all);
   *met = {};
