@@ -27,14 +27,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cuda_runtime.h>
-#include <numbers>
 
+#include "kernels/cuda/convert.h"
 #include "kernels/token_leaves.h"
 #include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
-
-constexpr float kLog2e = std::numbers::log2e_v<float>;
 
 /// Thread block (x, y, z) of a grid works on head y of sequence z.
 struct Heads {

@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <numbers>
 #include <type_traits>
 
 #include "kernels/narrow.h"
@@ -30,6 +31,9 @@ T* device_data(const Tensor& tensor) {
         to_string(tensor.shape));
   return static_cast<T*>(tensor.ptr);
 }
+
+/// exp(x) = 2^(kLog2e x): a GPU has an instruction for powers of two.
+constexpr float kLog2e = std::numbers::log2e_v<float>;
 
 /// Passes a type to a lambda.
 template <class T>

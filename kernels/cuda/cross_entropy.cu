@@ -35,7 +35,7 @@ constexpr int64_t kStaticShared = 1 << 10;
 constexpr int kRowThreads = 512;
 
 /// e^x
-__device__ float exp_of(float x) { return exp2_quick(x * 1.44269504f); }
+__device__ float exp_of(float x) { return exp2_quick(x * kLog2e); }
 
 /// Includes W more numbers.
 template <int W>

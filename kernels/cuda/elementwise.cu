@@ -25,7 +25,7 @@ struct Times {
 };
 
 /// residual + (product + bias)
-struct Join {
+struct Residual {
   __device__ float operator()(float residual, float product, float bias) const {
     return residual + (product + bias);
   }
@@ -33,7 +33,6 @@ struct Join {
 
 constexpr float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
-constexpr float kLog2e = 1.44269504f;
 
 /// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z). So one exponential
 /// is enough, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3). An exponential and a
@@ -115,7 +114,7 @@ __global__ void residual_kernel(T* out, const T* residual, const T* product, con
   for (int r = 0; r < kBlockRows; ++r) {
     const int64_t i = (at.row + r) * C + at.column;
     if (at.row + r < rows)
-      store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));
+      store(out + i, each<N>(Residual{}, load<N>(residual + i), load<N>(product + i), b));
   }
 }
 

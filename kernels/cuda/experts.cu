@@ -166,7 +166,7 @@ __device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
   return x[0];
 }
 
-/// What a token's rows are combined from: y (M,C); expert, weight (B,T,k); weight may be null.
+/// What a token's output is a sum of: y (M,C); expert, weight (B,T,k); weight may be null.
 template <class T>
 struct Joined {
   const T* y;
@@ -215,10 +215,10 @@ __device__ Floats<W> join_rows(const Joined<T>& from, int64_t first, int64_t c) 
   return sparse_tree_sum<K>(x, index);
 }
 
-/// out (B,T,C). k is at most K; if K is 0, k may be any number. A thread combines W channels of the
+/// out (B,T,C). k is at most K; if K is 0, k may be any number. A thread sums W channels of the
 /// tokens of a RowBlock.
 template <int K, int W, class To, class From>
-__global__ void combine(To* out, Joined<From> from, int64_t tokens) {
+__global__ void unpermute(To* out, Joined<From> from, int64_t tokens) {
   const RowBlock at = row_block<W>();
   if (at.column >= from.C) return;
   for (int64_t token = at.row; token < std::min(at.row + kBlockRows, tokens); ++token) {
@@ -239,8 +239,8 @@ __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
 /// dy = weight dout; dweight = dout . y. dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One
 /// warp per pair.
 template <int W, class T>
-__global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
-                             const float* weight, Extents s) {
+__global__ void unpermute_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
+                               const float* weight, Extents s) {
   const int64_t pair = thread_index() / kWarp;
   if (pair >= s.B * s.T * s.k) return;
   const int64_t row = rows.row[pair], token = pair / s.k;
@@ -340,10 +340,10 @@ void unpermute_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& r
                             .k = s.k};
     const auto start = [&]<class To>(Type<To>) {
       dispatch_width<From>(s.C, {out, y}, [&]<int W>(Width<W>) {
-        const auto kernel = s.k <= 2   ? combine<2, W, To, From>
-                            : s.k <= 4 ? combine<4, W, To, From>
-                            : s.k <= 8 ? combine<8, W, To, From>
-                                       : combine<0, W, To, From>;
+        const auto kernel = s.k <= 2   ? unpermute<2, W, To, From>
+                            : s.k <= 4 ? unpermute<4, W, To, From>
+                            : s.k <= 8 ? unpermute<8, W, To, From>
+                                       : unpermute<0, W, To, From>;
         launch(ctx, kernel, row_grid<W>(s.B * s.T, s.C), row_threads<W>(s.C), 0,
                device_data<To>(out), from, s.B * s.T);
       });
@@ -357,8 +357,8 @@ void unpermute_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, 
   const Extents s = check_shapes(Op::unpermute_backward, dy, dweight, dout, y, rows, weight);
   dispatch(y.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dy, dout, y}, [&]<int W>(Width<W>) {
-      launch(ctx, combine_back<W, T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads,
-             0, device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout),
+      launch(ctx, unpermute_back<W, T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)},
+             kThreads, 0, device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout),
              device_data<T>(y), device_rows(rows), device_data<float>(weight), s);
     });
   });
