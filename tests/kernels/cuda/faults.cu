@@ -3,6 +3,7 @@
 #include "launch.h"
 #include "ptx.h"
 #include "tests/kernels/cuda/faults.h"
+#include "wgmma.h"
 
 namespace ladder::test {
 namespace {
@@ -259,6 +260,40 @@ TEST_F(Faults, GroupsOfCopiesLandInOrder) {
   }
   EXPECT_GT(landed, 0);
   EXPECT_LT(landed, kSeeds);
+}
+
+enum class Product : uint8_t { Right, ReadEarly, OverwrittenEarly, NeverAwaited };
+
+/// out = inp backwards, by a product of four warps: a column of ones times a row of inp.
+template <Product kFault>
+__global__ void reverse_by_product(float* out, const float* inp) {
+  auto* b = cuda_on_cpu::dynamic_shared<__nv_bfloat16>();  // (16,64): inp, then zeros
+  for (unsigned i = threadIdx.x; i < 16 * kN; i += blockDim.x)
+    b[i] = __float2bfloat16_rn(i < kN ? inp[i] : 0.0f);
+  cuda_on_cpu::fence_shared_for_tensor_cores();
+  __syncthreads();
+  const uint32_t one = threadIdx.x % 4 == 0 ? 0x3F80 : 0;  // of column 0, in BF16
+  float sums[8][4] = {};
+  cuda_on_cpu::begin_products();
+  cuda_on_cpu::start_product(sums, {one, one, 0, 0}, cuda_on_cpu::describe(b));
+  cuda_on_cpu::commit_products();
+  if (kFault == Product::OverwrittenEarly) b[threadIdx.x] = __float2bfloat16_rn(0.0f);
+  if (kFault != Product::ReadEarly && kFault != Product::NeverAwaited)
+    cuda_on_cpu::wait_for_products<0>(sums);
+  for (unsigned n = 0; n < 8 && threadIdx.x < 4; ++n)  // row 0 of the result
+    for (unsigned c = 0; c < 2; ++c) out[kN - 1 - (8 * n + 2 * threadIdx.x + c)] = sums[n][c];
+  if (kFault == Product::ReadEarly) cuda_on_cpu::wait_for_products<0>(sums);
+}
+
+TEST_F(Faults, ProductThatNobodyWaitsFor) {
+  const Start start{.threads = 128, .shared_bytes = 16 * kN * sizeof(__nv_bfloat16)};
+  expect_right_for_all_seeds(reverse_by_product<Product::Right>, start);
+  expect_wrong_for_some_seed(reverse_by_product<Product::ReadEarly>, start);
+  expect_wrong_for_some_seed(reverse_by_product<Product::OverwrittenEarly>, start);
+  expect_error(reverse_by_product<Product::NeverAwaited>, start, "thread",
+               "has returned before its products");
+  expect_races(reverse_by_product<Product::Right>, start, false);
+  expect_races(reverse_by_product<Product::OverwrittenEarly>, start, true);
 }
 
 // ---- indices out of bounds: seen by AddressSanitizer, in the debug build ---------------------
