@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 #include "kernels/check.h"
-#include "kernels/tree.h"
 
 namespace ladder {
 namespace {

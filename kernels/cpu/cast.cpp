@@ -1,5 +1,5 @@
 // Conversion from one floating-point format to another.
-#include <cmath>
+#include <cstring>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"

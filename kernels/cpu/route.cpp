@@ -1,9 +1,7 @@
 // The router, one token's row of logits at a time. There are few experts, so the work per token
 // counts, rather than the work per element.
 #include <algorithm>
-#include <cmath>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/table.h"

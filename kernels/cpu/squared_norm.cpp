@@ -2,7 +2,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 
 #include "kernels/cpu/lanes.h"

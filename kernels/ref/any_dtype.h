@@ -3,7 +3,6 @@
 #pragma once
 
 #include <deque>
-#include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"

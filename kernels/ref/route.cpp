@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernels/documents.h"
 #include "kernels/experts.h"
@@ -10,7 +9,6 @@
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
-#include "kernels/tree.h"
 
 namespace ladder::ref {
 namespace {
