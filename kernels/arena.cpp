@@ -14,7 +14,7 @@ namespace ladder {
 namespace {
 
 constexpr int64_t kByteAlign = 64;
-constexpr uint8_t kUnwritten = 0xFF;  // of floats it makes NaN
+constexpr uint8_t kUnwritten = 0xFF;  // a float of such bytes is NaN
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kLarge = 2 * kHugePage;
 

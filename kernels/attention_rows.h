@@ -30,8 +30,9 @@ struct HeadColumns {
   constexpr int64_t head(int64_t g) const { return g * group + first; }
 };
 
-/// Which heads of a row are queries, keys and values. They share a tensor (qkv), or queries have
-/// one tensor and keys and values another.
+/// Which heads of a row are queries, keys and values, for NKV groups of r queries. `together`: all
+/// are in qkv. `apart`: queries are in q, keys and values in kv. `cached`: queries are in qkv, keys
+/// and values in a cache that is like kv.
 struct AttentionColumns {
   HeadColumns q, k, v;
 

@@ -24,13 +24,12 @@ constexpr int32_t kPadding = -1;
 /// Elsewhere these borders are called cu_seqlens.
 ///
 /// To kernels, each document is a sequence of its own: its positions begin at 0, it attends only to
-/// itself, has one loss, and is one leaf of every sum over sequences. The order of these sums, and
-/// what an empty turn is, stands in kernels/documents.h.
+/// itself, has one loss, and is one leaf of every sum over sequences. Its place in these sums is
+/// its turn. A turn may be empty, without a document: see kernels/documents.h.
 ///
 /// Padding belongs to no document. Its token must be in the vocabulary, and its target be kIgnore,
 /// so all gradients there are 0. `ref` and `cpu` leave padding out of every sum. CUDA's products
-/// for weight gradients multiply it, too: kernels must write finite numbers there. (In the comments
-/// below a turn is a place for a document, which may be empty.)
+/// for weight gradients multiply it, too: kernels must write finite numbers there.
 struct DocumentBorders {
   /// (D,2) I32: document d is rows [begin, end) of matrices of B T tokens. Documents
   /// ascend, and each lies in one row of T tokens. If begin = end, the turn is empty.
@@ -55,15 +54,15 @@ struct Event {
   int64_t end_ns;
 };
 
-/// Every kernel and every part of the model gets one. Each rank has one Ctx.
+/// What every kernel and every part of the model gets. Each rank has its own.
 struct Ctx {
   const Kernels* kernels = nullptr;  ///< the table of kernels
   Device* device = nullptr;          ///< where kernels run; null: on the host, at once
   int threads = 1;                   ///< of this rank on the host
   Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one row on a device
   int leaves = kLeaves;              ///< of a split sum, on this rank: kLeaves / tensor ranks
-  /// Into how many chunks this call cuts the tokens of a sequence. Unless it is 1, an early and a
-  /// late chunk make one leaf together (folded: kernels/token_leaves.h).
+  /// Into how many chunks this call cuts the tokens of a sequence: kTokenChunks / context ranks.
+  /// Unless it is 1, an early and a late chunk make one leaf together (folded: token_leaves.h).
   int token_chunks = kTokenChunks;
   /// Documents of the next calls. Kernels read both tensors where they compute: in memory of the
   /// host, of a device, or of both. The host changes them only after synchronize(). Null: each of

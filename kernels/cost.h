@@ -95,7 +95,7 @@ constexpr Cost rope(int64_t B, int64_t T, int64_t NH, int64_t NKV, int64_t HS) {
 }
 
 /// Counts the pairs of a query and a key that it sees: T (T + 1) / 2 for each head. Per pair: two
-/// products over HS channels, and five operations of the softmax.
+/// products over HS channels, and five operations of the softmax. Bytes are those where NKV = NH.
 constexpr Cost attention_forward(int64_t B, int64_t T, int64_t NH, int64_t HS) {
   return {.bytes = kFloat * 4 * B * T * NH * HS,
           .flops = B * NH * (T * (T + 1) / 2) * (4 * HS + 5)};

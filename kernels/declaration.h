@@ -55,7 +55,8 @@ struct Axis {
   Extent extent;
 };
 
-/// A number from `low` on, up to `high` if that is not kNone.
+/// A number from `low` on, up to `high` if that is not kNone. If its name is a letter (NH, T), it
+/// gives the letter its value.
 struct Number {
   std::string_view name, range;
   int64_t low = 0;
@@ -102,6 +103,7 @@ class Parser {
     for (int letters = 0; letters <= 3; ++letters)
       for (const Axis& axis : axes_)
         if (axis.extent.letters() == letters) all_.axes.add(axis);
+    // The first Activation that cannot be null; if there is none, the first Factor, and so on.
     for (const Kind kind : {Kind::Float, Kind::Wide, Kind::Factor, Kind::Activation})
       for (size_t i = all_.operands.count; i-- > 0;)
         if (all_.operands.items[i].kind == kind && !all_.operands.items[i].may_be_null)
@@ -216,6 +218,7 @@ class Parser {
     all_.operands.add(o);
   }
   static constexpr void kind(Operand& o, std::string_view name) {
+    // As in Kind, after Activation. Another name, as I32, comes out as Kind::Exact, the last.
     constexpr std::string_view kNames[] = {"factor", "wide", "float", "either", "FP8", "any"};
     const auto* found = std::ranges::find(kNames, name);
     o.kind = static_cast<Kind>(found - kNames + 1);

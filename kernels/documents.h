@@ -1,11 +1,12 @@
 // Documents in rows: how borders are made, and how kernels read them.
 //
-// A sum over documents is a tree over those of a bundle, then a tree over bundles. The documents of
-// a bundle share a row, or have a row each. Both trees are one if each bundle has the same number
-// of turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D
-// = bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
-// Where all bundles leave the second half of their turns empty, the first half has the same tree.
-// So sums look at the first `used` turns of each bundle alone.
+// A bundle is the documents of a packed row, in that row or in a row each. A sum over documents is
+// a tree over those of a bundle, then a tree over bundles. Both are one tree, because each bundle
+// has the same number of turns, a power of two (turns_of_bundle): document i of bundle b takes turn
+// b * turns + i, and D = bundles * turns. A turn without a document is empty: an absent leaf, with
+// a loss of -0. For example, bundles of 3 documents and of 1 have 4 turns each; of the D = 8 turns,
+// 3, 5, 6 and 7 are empty. Where all bundles leave the second half of their turns empty, the first
+// half has the same tree. So sums look at the first `used` turns of each bundle alone.
 #pragma once
 
 #include <algorithm>
@@ -88,6 +89,7 @@ inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
   return sequences;
 }
 
+/// The position of each token of a call. Checks ctx.documents as all_sequences_of does.
 inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
   (void)all_sequences_of(ctx, B, T);
   return {T, static_cast<const int32_t*>(ctx.documents.position.ptr)};

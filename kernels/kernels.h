@@ -13,8 +13,8 @@
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
 //     (kernels/token_leaves.h);
-//   - a sequence is a row, or a document (Ctx::documents), which the forward of routers
-//     and pieces refuses;
+//   - a sequence is a row, or a document (Ctx::documents). route_forward, attention_piece_forward
+//     and attention_cached refuse documents;
 //   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
 //     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
 //   - the line above a pointer says the shapes and dtypes of its operands. operations.inc explains
@@ -22,9 +22,10 @@
 //     CheckError.
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
-// head, NKV heads of keys and values, V vocabulary (padded), P positions, F hidden channels of an
-// MLP, K and N the inner and outer extents of a matrix product, R rows, E experts, k experts that a
-// token takes, M rows of experts.
+// head, NKV heads of keys and values, Tq queries and Tk keys of a piece, V vocabulary (padded), P
+// positions, F hidden channels of an MLP, K and N the inner and outer extents of a matrix product,
+// R rows, E experts, k experts that a token takes, M rows of experts. Where an operation has no
+// product and no experts, N and M are any extents.
 #pragma once
 
 #include <array>
@@ -65,7 +66,7 @@ struct AdamStep {
   float eps;
   float weight_decay;  ///< 0 for biases and layer norms
   bool decoupled;      ///< AdamW: decay the weight; else Adam with L2: add decay to the gradient
-  float correction1;   ///< 1 - beta1^t, t from 1
+  float correction1;   ///< 1 - beta1^t in step t, from 1 on
   float correction2;   ///< 1 - beta2^t
 };
 
@@ -122,7 +123,7 @@ constexpr int32_t kNoRow = -1;
 /// the names in kernels/operations.inc.
 struct Kernels {
   const char* name;
-  int64_t scratch_bytes;   ///< of Ctx::scratch for each of ctx.threads; a device counts as one
+  int64_t scratch_bytes;   ///< of Ctx::scratch for each thread; a device counts as one thread
   int64_t max_head;        ///< most channels of a head that attention takes
   bool turns_fp8 = false;  ///< whether `cast` writes a transposed copy of FP8 codes, too
 
@@ -287,10 +288,10 @@ struct Kernels {
   /// A token's row of qkv holds group after group: r queries, k, v, of HS columns each. Per query
   /// head:
   ///   S[t,u] = (q_t . k_u) / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
-  ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
+  ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns [h HS, (h + 1) HS) for head h.
   /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
-  /// reach tokens shortly before u, too: 0 times it is NaN.) A document of L tokens, from token b
-  /// of all B T on, has its lse (NH,L) from element NH * b on. Padding has 0 in lse and in dqkv.
+  /// reach tokens shortly before u, too: 0 times it is NaN.) If a document of L tokens begins at
+  /// row i of all B T, its lse (NH,L) begins at element NH i. Padding has 0 in lse and in dqkv.
   /// out(B,T,NH*HS) lse(B,NH,T):wide qkv(B,T,(NH+2*NKV)*HS) NKV|NH
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 
@@ -315,7 +316,7 @@ struct Kernels {
                                   const AttentionPositions&);
 
   /// Adds later keys (o', m', l') to those of (o, m, l). With M = max(m, m'):
-  /// (o, l) = exp(m - M) (o, l) + exp(m' - M) (o', l'); m = M. Absent ones are skipped
+  /// (o, l) = exp(m - M) (o, l) + exp(m' - M) (o', l'); m = M. Absent ones are skipped.
   /// o(B,Tq,NH*HS):wide m(B,NH,Tq):wide l(B,NH,Tq):wide later_o(B,Tq,NH*HS):wide
   /// later_m(B,NH,Tq):wide later_l(B,NH,Tq):wide
   void (*attention_merge)(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
@@ -343,7 +344,8 @@ struct Kernels {
                            const CachedPlace&);
 
   /// to[r,g,to_column + i] = from[r,g,from_column + i] for i in [0, count), rounded to to's dtype.
-  /// It takes queries, or keys and values, out of qkv, or puts them there.
+  /// A row has G groups, of N columns in `to` and of M columns in `from`. So queries, or keys and
+  /// values, are taken out of qkv, or put there.
   /// to(R,G,N):float to_column[0..N] from(R,G,M):float from_column[0..M] count[0..]
   void (*copy_columns)(const Ctx&, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
                        int64_t count);
@@ -372,9 +374,10 @@ struct Kernels {
   ///   m = max_v x_v;  s = sum_v exp(x_v - m), in kLeaves leaves of V;
   ///   loss of a token = log s + m - x[target];  losses[b] = sum_t of these, without tokens whose
   ///   target is kIgnore, in the order of a vector;
-  ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale; 0 in ignored rows and in padding.
-  /// losses are not scaled; D = B, or the number of documents. dlogits may be null (no gradient),
-  /// or the same tensor as logits.
+  ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale, where [v = target] is 1 or 0; 0 in
+  ///   ignored rows and in padding.
+  /// losses are not scaled; D = B, or the turns of Ctx::documents, empty ones included. dlogits may
+  /// be null (no gradient), or the same tensor as logits.
   /// losses(D):wide dlogits?(B,T,V) logits(B,T,V) targets(B,T):I32 vocab[1..V]
   void (*cross_entropy)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                         int64_t vocab, float scale);

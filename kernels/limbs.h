@@ -4,7 +4,8 @@
 // leaf of 16 squares is summed in double, and becomes an integer multiple of 2^-80. This integer is
 // spread over limbs of 32 bits, each of which is held in an int64: limb j weighs 2^(32 j - 80).
 // Limbs of different threads, calls and ranks are added as integers. A rank may add up to 2^31
-// leaves. Then it carries, so that no sum over ranks overflows.
+// leaves. Then it calls carry_limbs, so that no sum over ranks overflows. Devices use the constexpr
+// functions of this file, too, so every table has the same bits.
 #pragma once
 
 #include <array>
@@ -23,8 +24,7 @@ constexpr int kFractionBits = 80;
 /// Elements of a leaf of a squared norm.
 constexpr int64_t kNormLeaf = 16;
 
-/// A leaf as limbs: limb[first + i] grows by part[i]. Devices use the constexpr functions of this
-/// file, too, so every table has the same bits.
+/// A leaf as limbs: limb[first + i] grows by part[i].
 struct LeafLimbs {
   int first;
   std::array<uint32_t, 3> part;  ///< a double has 53 bits, so it touches at most three limbs

@@ -77,7 +77,8 @@ class Binding {
     return std::bit_cast<Extents>(letters);
   }
 
-  /// Two FP8 factors do not tell which narrow dtype activations have.
+  /// An FP8 factor does not tell which 16-bit dtype activations have, so another factor does. If
+  /// all are FP8, either dtype fits.
   void find_activations() {
     leader_ = all_.leader;
     const Kind kind = operand(leader_).kind;

@@ -17,8 +17,8 @@ enum class Op : uint8_t {
 #include "kernels/operations.inc"
 };
 
-/// The extents of one call, by the letters of kernels.h. Those that the operation does not have, or
-/// that only an operand has which is null, are 0. R is also the product of `..`.
+/// The extents of one call, by the letters of kernels.h. A letter is 0 if the operation does not
+/// have it, or if only a null operand has it. R is also the product of `..`.
 struct Extents {
   int64_t B = 0, T = 0, C = 0, V = 0, P = 0;
   int64_t R = 0, N = 0, K = 0, F = 0;

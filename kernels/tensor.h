@@ -20,7 +20,8 @@ enum class Place : uint8_t { Host, Device, Shared };
 
 constexpr int64_t kMaxDims = 4;
 
-/// Tensors and shards start at multiples of this many elements of the flat buffer.
+/// Tensors and shards start at multiples of this many elements of the flat buffer. So a shard has
+/// whole leaves of a squared norm (kNormLeaf) and whole blocks of 8-bit states (kQuantBlock).
 constexpr int64_t kAlign = 64;
 
 /// Bytes of one element.
@@ -39,7 +40,7 @@ constexpr int64_t size_of(Dtype dtype) {
   return 0;
 }
 
-/// "BF16"
+/// "BF16", "F8_E4M3": the names in messages and in safetensors files.
 constexpr std::string_view dtype_text(Dtype dtype) {
   switch (dtype) {
     case Dtype::F32: return "F32";
@@ -115,8 +116,7 @@ struct Tensor {
   Place place = Place::Host;
   Shape shape;
   Fp8Scale* fp8 = nullptr;  ///< E4M3 and E5M2 only
-  /// The same codes once more, transposed: (columns,rows) of the matrix (rows(),dim(-1)). Null but
-  /// where Kernels::turns_fp8 asks for it.
+  /// The same FP8 codes, transposed: (dim(-1),rows()). Null unless Kernels::turns_fp8 is set.
   void* turned = nullptr;
 
   explicit operator bool() const { return ptr != nullptr; }

@@ -69,7 +69,9 @@ constexpr Fold moved(const Fold& x, int64_t by) {
 struct Sequences {
   int64_t count, T;
   const int32_t* documents = nullptr;  ///< DocumentBorders::borders
-  int64_t used = 1, spread = 1;        ///< each `used` documents are the first of `used * spread`
+  /// Sequences are the first `used` of every `used * spread` documents: with 2 and 4, these are
+  /// documents 0, 1, 8, 9, 16, ...
+  int64_t used = 1, spread = 1;
 
   /// Which document sequence i is.
   constexpr int64_t document(int64_t i) const { return (i & -used) * spread + (i & (used - 1)); }

@@ -301,6 +301,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
         });
   const Extents s = piece_of(all);
   dispatch(out, [&]<class Real>(Real) {
+    // Only the places are of use: out lies as o does, and lse as m.
     const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
     Real* x = qkv.data<Real>();
     const AttentionPositions place = whole_sequence(s.T, ctx.documents.chunk_length);
