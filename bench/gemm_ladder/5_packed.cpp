@@ -26,7 +26,7 @@ void pack(float* out, const float* x, int64_t rows, int64_t K, int64_t k0, int64
   }
 }
 
-/// Adds a tile, or what of it lies inside C, to C; the first slab of K writes.
+/// Adds a tile, or what of it lies inside C, to C. The first slab of K overwrites C instead.
 void add_to(float* c, int64_t stride, const Sums& sums, int64_t rows, int64_t cols, bool first) {
   std::array<float, kMr * kNr> tile;
   for (size_t i = 0; i < kMr; ++i) {

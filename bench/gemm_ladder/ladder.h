@@ -1,4 +1,4 @@
-// The rungs of the ladder: one matrix product, written six times, each time faster.
+// The rungs of the ladder: one matrix product, written six times, each time with one idea more.
 //
 // All compute C = A B^T, the product of a linear layer (A its input, B its weight as
 // torch.nn.Linear keeps it): C[m,n] = sum_k A[m,k] B[n,k], row-major FP32. They add in different

@@ -13,8 +13,9 @@ struct Corner {
   int64_t rows, cols;
 };
 
-/// Whether C is stored past the caches. It must not be read soon, nor before it is written. If a
-/// model has products of this size, the caches do not hold what it uses.
+/// Whether C is stored past the caches. That pays for a large C that is not read before it is
+/// written, nor soon after. (If a model has products of kLarge bytes, the caches do not hold all
+/// that it uses anyway.)
 inline bool goes_past_caches(const Product& p) {
   constexpr int64_t kLarge = 2 << 20;
   return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&

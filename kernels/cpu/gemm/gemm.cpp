@@ -46,8 +46,8 @@ struct Fp32 {
   }
 };
 
-/// The size of the largest of `parts` parts of n. It need not be the last part, which n may cut
-/// off.
+/// The size of the largest of `parts` parts of n. It need not be the last one, which may end with
+/// less than a step.
 int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
   int64_t most = 0;
   for (int64_t i = 0; i < parts; ++i) most = std::max(most, part_of(i, parts, n, step).size());
@@ -56,8 +56,8 @@ int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
 
 TileShape tile_of(const Product& p) { return multiplies_pairs(p) ? tile_of_pairs() : kVectorTile; }
 
-/// Treats products whose Cs lie below one another as one matrix, whose rows are shared out by their
-/// work. Calls f(product, tile, rows) with the rows that part `i` of `parts` has of each product.
+/// Takes the Cs of all products as one tall matrix, whose rows are cut into parts of equal work.
+/// Calls f(product, tile, rows) with the rows that part `i` of `parts` has of each product.
 template <class F>
 void for_rows(std::span<const Product> products, int64_t i, int64_t parts, const F& f) {
   const auto row_tiles = [](const Product& p) { return ceil_div(p.M, tile_of(p).row_step); };
@@ -89,8 +89,8 @@ int64_t grid_rows(std::span<const Product> products, int64_t threads) {
       int64_t own = 0;
       for_rows(products, i, down, [&](const Product& p, const TileShape& tile, Range range) {
         const int64_t rows = range.size(), cols = largest_part(threads / down, p.N, tile.cols);
-        // Per k, in multiply-adds: the cost of packing a value of A, before the tiles, and of a
-        // value of B, while tiles wait.
+        // Per k, in multiply-adds: the tiles; 16 to pack a value of A, for which they wait; 12 to
+        // pack a value of B, which they do on the way.
         own += (round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 12 * cols) *
                p.K;
       });
@@ -112,7 +112,7 @@ void check_dtypes(const Product& p) {
 void gemm(const Ctx& ctx, const Product& product) { gemm(ctx, {&product, 1}); }
 
 void gemm(const Ctx& ctx, std::span<const Product> products) {
-  constexpr int64_t kWorthThreads = 1 << 16;
+  constexpr int64_t kWorthThreads = 1 << 16;  // multiply-adds
   int64_t work = 0;
   for (const Product& product : products) {
     check_dtypes(product);

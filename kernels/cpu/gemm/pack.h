@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/cpu/gemm/depth.h"
 #include "kernels/cpu/gemm/gemm.h"
@@ -22,8 +21,8 @@ constexpr int64_t panel_size(int64_t W, int64_t steps) { return W * steps + kLan
 /// and written in runs.
 constexpr int64_t kRun = 8;
 
-/// Copies `count` values of k of W neighboring rows. The rows are contiguous; values of k lie
-/// `stride` apart. Asks for the memory of the next run.
+/// Copies `count` values of k of one vector of rows to a panel of W rows. The rows are neighbors in
+/// memory; values of k lie `stride` apart. Asks for the memory of the next run.
 template <int64_t W, int64_t Step, class T, class Io>
 HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t count, Io io) {
   int64_t k = 0;
@@ -36,7 +35,7 @@ HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t coun
   if (k < count) store(io.load(from + k * stride), out);  // its partner is zero
 }
 
-/// Packs panels of rows `range` if rows are contiguous.
+/// Packs panels of rows `range` if rows are neighbors in memory (stride_i is 1).
 template <int64_t W, int64_t Step, class T>
 HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range range, int64_t end,
                             Range k) {
@@ -56,7 +55,8 @@ HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range ran
   }
 }
 
-/// Packs panels of rows `range`, for k in `k`. A panel takes `size` words.
+/// Packs panels of rows `range` of f, which has `end` rows, for k in `k`. Panels begin `size` words
+/// apart.
 template <int64_t W, int64_t Step, class T>
 void pack_as(float* out, int64_t size, const Factor& f, Range range, int64_t end, Range k) {
   if (f.stride_k != 1) return pack_copied<W, Step, T>(out, size, f, range, end, k);
@@ -64,6 +64,7 @@ void pack_as(float* out, int64_t size, const Factor& f, Range range, int64_t end
     pack_transposed<W, T, Step>(out, static_cast<const T*>(f.ptr), f.stride_i, i, end, k);
 }
 
+/// The same for the dtype of f.
 template <int64_t W, int64_t Step>
 void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, Range k) {
   switch (f.dtype) {

@@ -1,4 +1,4 @@
-// Asks for the memory of a product before it is needed.
+// Asks for the memory of a product (prefetches it) before it is needed.
 #pragma once
 
 #include <algorithm>

@@ -8,8 +8,9 @@
 
 namespace ladder {
 
-// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A (NEON: kMr of A). A panel of A may end
-// within a vector, but only within its first: pack.h overwrites what that vector stores too much.
+// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A (NEON: kMr of A). A step of a panel of A is
+// less than a vector, or whole vectors. If it is less, the vector that pack.h stores reaches into
+// the next step, whose own vector is stored later.
 constexpr int64_t kMr = kRowsInRegisters;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
@@ -20,8 +21,8 @@ template <size_t Rows>
 using Acc = std::array<std::array<Vec, 2>, Rows>;
 /// The last tile has this many rows if no more are left. If at most a third of a tile is left, the
 /// tile before it gives up a third of its own (16 rows: 8 and 8). Numbers of tokens are powers of
-/// two, so one of both is usual. A tile of a third would be slow: it reads as much of B as a whole
-/// tile.
+/// two, so one of these two cases is usual. A tile of a third would be slow: it reads as much of B
+/// as a whole tile.
 constexpr int64_t kFewRows = kMr / 3 * 2;
 constexpr TileShape kVectorTile{.rows = kMr, .row_step = kMr / 3, .cols = kNr};
 
