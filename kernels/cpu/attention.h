@@ -63,6 +63,7 @@ struct Piece {
   std::vector<TokenBlock> queries, keys;
   bool cached = false;  ///< there may be far more keys than queries
 
+  /// `together`: queries, keys and values share a tensor (AttentionColumns).
   Piece(const Extents& shape, const AttentionPositions& place, bool together)
       : s(shape),
         at(together ? AttentionColumns::together(s.NKV, r()) : AttentionColumns::apart(s.NKV, r())),
@@ -113,7 +114,7 @@ inline int64_t row_stride(int64_t HS) {
   return whole % 128 == 0 ? whole + kTileCols : whole;
 }
 
-/// Hands out one thread's scratch, bit by bit.
+/// Hands out one thread's scratch, buffer by buffer.
 class Dealer {
  public:
   explicit Dealer(float* base) : base_(base) {}

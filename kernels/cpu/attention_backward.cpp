@@ -36,8 +36,8 @@ std::vector<TokenBlock> folded(const Piece& piece) {
 }
 
 /// Of each leaf, those queries that see the keys of a block. Leaves without any are absent. In a
-/// whole sequence these are the last ones; in a document with chunk_length also the first ones,
-/// whose late chunk it does not reach.
+/// whole sequence the absent leaves are the last ones. In a document with chunk_length they are
+/// also the first ones, whose late chunk the document does not reach.
 struct Leaves {
   std::array<Leaf, kMostLeaves> leaf;
   std::array<int64_t, kMostLeaves> index;  ///< in the tree
@@ -112,8 +112,8 @@ struct Operands {
 };
 
 /// D = dout_t . out_t of a block of queries, summed as multiply() sums dout v^T. Then, where one
-/// key has all the weight, out is its v and dP - D is exactly 0. Another order would leave a
-/// rounding error, which large keys would magnify.
+/// key has all the weight, out is its v and dout v^T - D is exactly 0. Another order would leave a
+/// rounding error, which large keys would magnify. kt and vt hold no keys or values yet.
 template <class T>
 void dots_of_rows(const BackwardRoom& room, float* D, HeadRows<const T> dout, HeadRows<const T> out,
                   const TokenBlock& queries, int64_t HS) {

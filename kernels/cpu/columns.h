@@ -1,6 +1,6 @@
 // Sums over tokens, column by column. In a sequence the order is that of a vector
-// (kernels/token_leaves.h); over sequences it is a tree. For the gradients of biases, norms and
-// positions, and for adafactor.
+// (kernels/token_leaves.h); over sequences it is a tree. For the gradients of biases and norms, and
+// for adafactor. Embeddings and experts join ColumnSums in trees of their own.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ void for_columns(Range range, const F& f) {
 
 /// Up to kStrips strips of kColumns columns take turns. In its turn, a strip adds kTurn rows, and
 /// its sums stay in registers. With fewer strips, what is read of a row would be too short for
-/// memory.
+/// memory to deliver at full speed.
 constexpr int64_t kStrips = 12;
 constexpr int64_t kTurn = 8;
 

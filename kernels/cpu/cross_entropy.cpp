@@ -1,6 +1,5 @@
 // Softmax cross-entropy and its gradient, one token's row of logits at a time. As one operation, or
 // in three parts between which tensor-parallel ranks exchange.
-
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
@@ -96,7 +95,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
                    int64_t vocab, float scale) {
   const int64_t V = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab).V;
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
-  check_targets(targets, vocab, false);
+  check_targets(targets, vocab, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
     loss.all_rows<Real>(ctx, [&](const Real* x, int64_t, int32_t target) {
       const float max = lane_max(x, vocab);
@@ -121,7 +120,7 @@ void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
   const Extents s = check_shapes(Op::softmax_sum, sum, target, logits, max, targets, vocab);
-  check_targets(targets, vocab, true);
+  check_targets(targets, vocab, /*elsewhere=*/true);
   const int32_t* column = targets.data<int32_t>();
   const float* m = max.data<float>();
   float *sums = sum.data<float>(), *x_target = target.data<float>();
@@ -141,7 +140,7 @@ void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, 
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
   check_shapes(Op::softmax_loss, ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
-  check_targets(targets, vocab, true);
+  check_targets(targets, vocab, /*elsewhere=*/true);
   const float *m = max.data<float>(), *s = sum.data<float>(), *x_target = target.data<float>();
   dispatch(logits, [&]<class Real>(Real) {
     loss.all_rows<Real>(ctx, [&](const Real*, int64_t row, int32_t) {

@@ -21,8 +21,8 @@ struct Occurrence {
 };
 
 /// Where each token of the vocabulary occurs. The places of token v are where[start[v]] to
-/// where[start[v + 1] - 1], in the order of sequences, then leaves, then tokens. Tokens that are
-/// kElsewhere are left out, and padding is.
+/// where[start[v + 1] - 1], in the order of sequences, then leaves, then tokens. Padding and tokens
+/// that are kElsewhere are left out.
 struct Occurrences {
   std::span<int32_t> start;
   std::span<Occurrence> where;

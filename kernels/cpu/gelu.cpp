@@ -1,12 +1,12 @@
 // GELU in its tanh form, forward and backward.
 //
-// 1/2 (1 + tanh u) = 1 / (1 + e^(-2 u)), so one exponential serves. As a power of two,
+// GELU is x/2 (1 + tanh u), where u = sqrt(2 / pi) (x + 0.044715 x^3). Since
+// 1/2 (1 + tanh u) = 1 / (1 + e^(-2 u)), one exponential serves. As a power of two,
 //
 //   e^(-2 u) = 2^(x f(x^2)),   f(x^2) = -(2 sqrt(2 / pi) log2 e) (1 + 0.044715 x^2).
 //
 // At |x| = 10 this is 2^126 or 2^-126. Beyond it the result is x to the last bit or, for negative
 // x, less than 1e-36 in size. So x is held to +-10 in this formula, and nothing overflows.
-#include <cmath>
 #include <type_traits>
 
 #include "kernels/cpu/dispatch.h"

@@ -1,5 +1,5 @@
 // Walks over an array several vectors at a time. This suits long arithmetic, in which each
-// operation waits for the one before: the functions of an MLP.
+// operation waits for the one before: GELU and SwiGLU.
 #pragma once
 
 #include <type_traits>

@@ -1,4 +1,4 @@
-// All use of threads in kernels/cpu. The other files are written for one thread.
+// How the kernels of kernels/cpu share work between threads, and the scratch memory of threads.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace ladder {
 
-/// Loads and stores a whole vector.
+/// Loads and stores a whole vector. Part, below, has the same functions for the end of an array.
 struct Whole {
   template <class T>
   HWY_INLINE Vec load(const T* p) const {
@@ -27,7 +27,7 @@ struct Whole {
     ladder::store(v, p);
   }
   HWY_INLINE Vec only(Vec v) const { return v; }
-  /// Asks for the memory at p, which is to be read a little later.
+  /// Asks for the memory at p (prefetches it), which is to be read a little later.
   template <class T>
   static HWY_INLINE void ask(const T* p) {
     __builtin_prefetch(p);

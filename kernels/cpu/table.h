@@ -1,4 +1,9 @@
 // The operations of kernels/kernels.h with threads and SIMD. Each file has one family of them.
+//
+// They stand on a few headers, in this order: vec.h (vectors of floats), simd.h (walking over
+// arrays with them), parallel.h (threads), dispatch.h (dtypes), lanes.h (sums along a row),
+// columns.h (sums over tokens). elementwise.cpp and norm.cpp show all of these at work. Products
+// have a folder, gemm/, with a reading order of its own.
 #pragma once
 
 #include <type_traits>

@@ -11,7 +11,7 @@
 namespace ladder {
 namespace {
 
-/// The longest time that a thread watches. Waking a thread of a virtual machine takes about half of
+/// The longest time that a thread spins. Waking a thread of a virtual machine takes about half of
 /// it.
 constexpr int64_t kMostNs = 100'000;
 

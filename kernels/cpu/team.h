@@ -1,10 +1,10 @@
 // Team: threads that do one job at a time together, and then wait for the next job.
 //
 // An operation of a small model takes less time than waking a thread. So a waiting thread first
-// watches, for at most 100 microseconds, and only then sleeps. It must not watch longer: on a busy
+// spins, for at most 100 microseconds, and only then sleeps. It must not spin longer: on a busy
 // machine the thread that it waits for may need its core. Waits are long on such a machine. After a
-// wait of more than 100 microseconds, a thread watches half as long the next time, and after some
-// of them it sleeps at once. Every short wait lets it watch a little longer again. (One long wait
+// wait of more than 100 microseconds, a thread spins half as long the next time, and after some
+// such waits it sleeps at once. Every short wait lets it spin a little longer again. (One long wait
 // says little: a program that writes text has one at each token, while the token is drawn.)
 #pragma once
 
@@ -64,7 +64,7 @@ class Team {
   Job job_;
   alignas(64) std::atomic<uint32_t> jobs_ = 0;  ///< how many were started: what workers wait for
   alignas(64) std::atomic<int> working_ = 0;    ///< how many workers have not finished their part
-  int64_t patience_ = 0;  ///< of the caller, in nanoseconds: how long it watches
+  int64_t patience_ = 0;  ///< of the caller, in nanoseconds: how long it spins
   std::mutex falling_asleep_;
   std::condition_variable new_job_, all_done_;
   std::vector<std::exception_ptr> errors_;  ///< what each thread's part threw
