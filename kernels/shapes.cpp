@@ -132,6 +132,8 @@ class Binding {
                          1 / kMaxFp8Scale, kMaxFp8Scale));
   }
 
+  /// Gives the letter its value, if it has none. Otherwise the value must be this extent. `from` is
+  /// the operand that has the extent, or kNobody for a number.
   bool bind(Letter letter, int64_t extent, int from) {
     if (is_bound(letter)) return value(letter) == extent;
     bound_ |= 1U << letter;
@@ -235,6 +237,7 @@ class Binding {
       }
       return "";
     };
+    // Whether what is legal does not depend on another operand.
     const bool free = o.kind >= Kind::Fp8 || leader_ == i || leader_ >= all_.operands.count;
     refuse(fmt::format("{} is {}, must be {}{}", o.name, dtype_text(tensor(i).dtype), legal(),
                        free ? "" : fmt::format(" beside {} ({})", operand(leader_).name, act)));
@@ -244,9 +247,9 @@ class Binding {
   const Arguments& given_;
   std::array<int64_t, kLetterCount> values_{};
   uint32_t bound_ = (1U << kFirstLetter) - 1;  ///< a bit for each letter that has a value
-  std::array<int8_t, kLetterCount> owners_;
+  std::array<int8_t, kLetterCount> owners_;    ///< the operand that gave a letter its value
   Shape leading_;
-  int leading_of_ = kNobody;
+  int leading_of_ = kNobody;  ///< the operand that has the extents `leading_`, for `..`
   size_t leader_ = 0;
   Dtype activations_ = Dtype::F32;
 };

@@ -79,7 +79,7 @@ HWY_INLINE void ask_for_waiting(const Stretch& stretch, const WaitingSums& waiti
       __builtin_prefetch(waiting.at(std::countr_zero(joins)) + i);
 }
 
-/// Takes one tile through one stretch. Its sums begin at zero, or where they were parked. They end
+/// Takes one tile through one stretch. Its sums begin at -0, or where they were parked. They end
 /// on their level, or in C.
 template <class Sums, size_t Rows, class Next>
 HWY_NOINLINE void tile_stretch(const Stretch& stretch, const float* a, const float* b,
