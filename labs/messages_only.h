@@ -34,7 +34,7 @@ class MessagesOnly : public Comm {
                      allowed_);
   }
   void do_all_reduce(Tensor, Combine) override { refuse(); }
-  void do_reduce_scatter(Tensor, Tensor, Combine) override { refuse(); }
+  void do_reduce_scatter(Tensor, Tensor) override { refuse(); }
   void do_all_gather(Tensor, Tensor) override { refuse(); }
   void do_broadcast(Tensor, int) override { refuse(); }
   void do_all_to_all(Tensor, Tensor) override { refuse(); }

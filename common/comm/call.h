@@ -35,7 +35,7 @@ struct Call {
   Operation operation = Operation::Barrier;
   Tensor payload = {};             ///< the larger tensor: all that is scattered or gathered
   Tensor result = {};              ///< what this rank has afterwards; null for messages
-  Combine combine = Combine::Sum;  ///< for reductions
+  Combine combine = Combine::Sum;  ///< of an all-reduce
   int root = 0;                    ///< for a broadcast; of a message: the other rank
   std::string_view variant = {};   ///< "halving"; of a barrier "split"; a literal
 };

@@ -47,12 +47,12 @@ void Comm::all_reduce(Tensor data, Combine combine) {
   statistics_[Operation::AllReduce].wire_bytes += data.bytes() - chunk + (size_ - 1) * chunk;
 }
 
-void Comm::reduce_scatter(Tensor out, Tensor inp, Combine combine) {
+void Comm::reduce_scatter(Tensor out, Tensor inp) {
   check_chunks(inp, out);
-  check_combines(inp, combine);
+  check_combines(inp, Combine::Sum);
   settle(out, inp);
-  const Call call{Operation::ReduceScatter, inp, out, combine};
-  collective(call, [&] { do_reduce_scatter(out, inp, combine); });
+  const Call call{.operation = Operation::ReduceScatter, .payload = inp, .result = out};
+  collective(call, [&] { do_reduce_scatter(out, inp); });
   statistics_[Operation::ReduceScatter].wire_bytes += inp.bytes() - out.bytes();
 }
 

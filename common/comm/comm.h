@@ -89,9 +89,9 @@ class Comm {
   /// Max also U8
   void all_reduce(Tensor data, Combine combine = Combine::Sum);
 
-  /// out = chunk rank() of the sum or the maximum. out may be that chunk of inp.
+  /// out = chunk rank() of the sum. out may be that chunk of inp.
   /// inp (N n); out (n); dtypes as in all_reduce. @throws CheckError if the chunks are not equal
-  void reduce_scatter(Tensor out, Tensor inp, Combine combine = Combine::Sum);
+  void reduce_scatter(Tensor out, Tensor inp);
 
   /// out = inp of all ranks, in the order of ranks. inp may be chunk rank() of out.
   /// out (N n); inp (n); any dtype. @throws CheckError if the chunks are not equal
@@ -152,7 +152,7 @@ class Comm {
 
   // Sizes were checked before.
   virtual void do_all_reduce(Tensor data, Combine combine) = 0;
-  virtual void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) = 0;
+  virtual void do_reduce_scatter(Tensor out, Tensor inp) = 0;
   virtual void do_all_gather(Tensor out, Tensor inp) = 0;
   virtual void do_broadcast(Tensor data, int root) = 0;
   virtual void do_all_to_all(Tensor out, Tensor inp) = 0;

@@ -80,9 +80,7 @@ class FaultyComm : public Comm {
   // The other Comm checks where tensors lie.
   void check_place(const Tensor&) const override {}
   void do_all_reduce(Tensor data, Combine how) override { inner_.all_reduce(data, how); }
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine how) override {
-    inner_.reduce_scatter(out, inp, how);
-  }
+  void do_reduce_scatter(Tensor out, Tensor inp) override { inner_.reduce_scatter(out, inp); }
   void do_all_gather(Tensor out, Tensor inp) override { inner_.all_gather(out, inp); }
   void do_broadcast(Tensor data, int root) override { inner_.broadcast(data, root); }
   void do_all_to_all(Tensor out, Tensor inp) override { inner_.all_to_all(out, inp); }

@@ -118,7 +118,7 @@ class MpiComm : public Comm {
   Pending begin(Operation operation, HostCopy data, int peer);
 
   void do_all_reduce(Tensor data, Combine combine) override;
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
+  void do_reduce_scatter(Tensor out, Tensor inp) override;
   void do_all_gather(Tensor out, Tensor inp) override;
   void do_broadcast(Tensor data, int root) override;
   void do_all_to_all(Tensor out, Tensor inp) override;
@@ -159,8 +159,8 @@ void MpiComm::do_all_reduce(Tensor data, Combine combine) {
   host.send();
 }
 
-void MpiComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
-  const mpi::Op op(out.dtype, combine);
+void MpiComm::do_reduce_scatter(Tensor out, Tensor inp) {
+  const mpi::Op op(out.dtype, Combine::Sum);
   // MPI's "in place" means something else (it writes chunk 0). So the output goes elsewhere first.
   const auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(out.bytes()));
   const Tensor chunk{.ptr = bytes.get(), .dtype = out.dtype, .shape = out.shape};

@@ -163,7 +163,7 @@ class NcclComm : public Comm {
   void queue_receive(Tensor inp, int from) const;
 
   void do_all_reduce(Tensor data, Combine combine) override;
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
+  void do_reduce_scatter(Tensor out, Tensor inp) override;
   void do_all_gather(Tensor out, Tensor inp) override;
   void do_broadcast(Tensor data, int root) override;
   void do_all_to_all(Tensor out, Tensor inp) override;
@@ -212,11 +212,11 @@ void NcclComm::do_all_reduce(Tensor data, Combine combine) {
   }).wait();
 }
 
-void NcclComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
-  if (!sums(inp, combine)) return carrier_.reduce_scatter(out, inp, combine);
+void NcclComm::do_reduce_scatter(Tensor out, Tensor inp) {
+  if (!on_gpu(inp)) return carrier_.reduce_scatter(out, inp);
   start(*current(), [&](ncclComm_t comm) {
-    check(ncclReduceScatter(inp.ptr, out.ptr, count(out), datatype(out.dtype),
-                            combine == Combine::Sum ? ncclSum : ncclMax, comm, stream()),
+    check(ncclReduceScatter(inp.ptr, out.ptr, count(out), datatype(out.dtype), ncclSum, comm,
+                            stream()),
           "ncclReduceScatter");
   }).wait();
 }

@@ -14,9 +14,7 @@ class SelfComm : public Comm {
 
  private:
   void do_all_reduce(Tensor, Combine) override {}
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine) override {
-    copy_elements(out, inp, device());
-  }
+  void do_reduce_scatter(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }
   void do_all_gather(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }
   void do_broadcast(Tensor, int) override {}
   void do_all_to_all(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }

@@ -233,11 +233,11 @@ void ThreadComm::do_all_reduce(Tensor data, Combine combine) {
   meet({}, Then::Leave);
 }
 
-void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
+void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp) {
   const Chunks chunks{inp.size(), size()};
   meet(flat(inp), Then::Read);
   copy(out, chunks.of(flat(inp), rank()));
-  combine_chunks(device_ctx(), *group_, chunks, rank(), flat(out), combine);
+  combine_chunks(device_ctx(), *group_, chunks, rank(), flat(out), Combine::Sum);
   meet({}, Then::Leave);
 }
 

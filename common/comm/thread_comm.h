@@ -111,7 +111,7 @@ class ThreadComm : public Comm {
   void copy(Tensor out, Tensor inp) const { copy_elements(out, inp, device()); }
 
   void do_all_reduce(Tensor data, Combine combine) override;
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
+  void do_reduce_scatter(Tensor out, Tensor inp) override;
   void do_all_gather(Tensor out, Tensor inp) override;
   void do_broadcast(Tensor data, int root) override;
   void do_all_to_all(Tensor out, Tensor inp) override;
