@@ -2,7 +2,6 @@
 //
 // All collectives are MPI's non-blocking ones, waited for by wait(). Tensors of a device travel by
 // way of a copy in host memory.
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>

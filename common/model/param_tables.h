@@ -5,7 +5,6 @@
 // initialized, how ranks split it, and where the view has it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>

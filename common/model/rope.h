@@ -23,8 +23,6 @@ struct Rope {
   double low = 1;     ///< turns in `original` positions
   double high = 4;
   int64_t original = 8192;  ///< positions for which the model was first trained
-
-  bool operator==(const Rope&) const = default;
 };
 
 /// By how many radians pair i of head_size / 2 turns from one token to the next.

@@ -5,7 +5,6 @@
 #include "common/error.h"
 #include "common/hf/file_names.h"
 #include "common/json.h"
-#include "common/save/checkpoint.h"
 #include "common/save/directory.h"
 #include "common/save/hf_config.h"
 #include "common/save/manifest.h"

@@ -18,7 +18,6 @@
 #include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
-#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {

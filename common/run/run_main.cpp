@@ -10,7 +10,6 @@
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
-#include "common/error.h"
 #include "common/run/ending.h"
 
 namespace ladder {

@@ -9,7 +9,6 @@
 #include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/hf/safetensors.h"
-#include "common/json.h"
 #include "common/output_file.h"
 #include "common/save/hf_config.h"
 #include "common/save/hf_weights.h"

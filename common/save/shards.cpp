@@ -1,6 +1,5 @@
 #include "common/save/shards.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "common/tokens/tokenizer_files.h"
 
-#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <functional>
