@@ -27,7 +27,7 @@ inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> ou
 
 /// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, and
 /// such rows of `arriving` come from rank i. Each of the two tensors has its own `begin`. Rows
-/// behind the last begin are not touched. arriving, leaving (rows,N)
+/// after the last begin are not touched. arriving, leaving (rows,width)
 inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_t> arriving_begin,
                             Tensor leaving, std::span<const int32_t> leaving_begin) {
   const auto part = [](Tensor x, std::span<const int32_t> begin, int rank) {

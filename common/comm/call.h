@@ -37,7 +37,7 @@ struct Call {
   Tensor result = {};              ///< what this rank has afterwards; null for messages
   Combine combine = Combine::Sum;  ///< of an all-reduce
   int root = 0;                    ///< for a broadcast; of a message: the other rank
-  std::string_view variant = {};   ///< "halving"; of a barrier "split"; a literal
+  std::string_view variant = {};   ///< a literal: how it is done, as "halving"; or "split"
 };
 
 /// Whether two calls mean the same operation. Their buffers may differ.

@@ -38,7 +38,7 @@ class [[nodiscard]] Pending {
     Work() = default;
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
-    /// If an exception has come before wait(): gives the tensors back.
+    /// Gives the tensors back, also if an exception came before wait().
     virtual ~Work() = default;
     virtual void wait() = 0;
   };
@@ -85,6 +85,8 @@ class Comm {
   Device* device() const { return device_.device; }
 
   // ---- collectives: every rank calls them ------------------------------------------------------
+  // In shapes N is size(), and n is the number of elements of a chunk.
+
   /// In place: data = the sum or the maximum over ranks. Any size. F32 F64 BF16 F16 I32 I64; for
   /// Max also U8
   void all_reduce(Tensor data, Combine combine = Combine::Sum);
@@ -115,13 +117,15 @@ class Comm {
   /// Returns when `data` may be changed. That may be only when the other rank receives it.
   void send(Tensor data, int to) { isend(data, to).wait(); }
   void recv(Tensor data, int from) { irecv(data, from).wait(); }
-  /// Both sides must have the same size and dtype. A message to oneself is refused.
+  /// The same, but return at once. Both sides must have the same size and dtype. A message to
+  /// oneself is refused.
   Pending isend(Tensor data, int to);
   Pending irecv(Tensor data, int from);
   /// Sends and receives at the same time, so two partners may both call it. A null or empty tensor
   /// is not sent.
   void exchange(Tensor out, int to, Tensor inp, int from) { iexchange(out, to, inp, from).wait(); }
-  /// The same, but returns at once. If one side uses an exchange, the other side must use one, too.
+  /// The same, but returns at once. If one side uses an exchange, the other side must use one, too:
+  /// NcclComm sends exchanges and single messages in different ways.
   virtual Pending iexchange(Tensor out, int to, Tensor inp, int from);
 
   // ---- collectives made of messages ------------------------------------------------------------

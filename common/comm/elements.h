@@ -7,9 +7,9 @@
 
 namespace ladder {
 
-/// out = inp, byte by byte. Does nothing if both are the same memory. Same size and dtype. `device`
-/// copies a tensor that lies on a device, and is waited for. Two ranks that share a GPU may each
-/// give one side
+/// out = inp, byte by byte. Does nothing if both are the same memory. Same size and dtype. out and
+/// inp may be of two ranks that share a GPU.
+/// @param device makes the copy, and is waited for, if a tensor lies in its memory
 void copy_elements(Tensor out, Tensor inp, Device* device = nullptr);
 
 /// into = into + other, or the maximum of both. NaN wins. 16-bit floats are rounded once.

@@ -54,8 +54,8 @@ Failure failure(std::optional<int> rank = {});
 /// written is lost, because there is nobody to tell.
 void tell(const std::string& line);
 
-/// Called before process `rank` reports a failure that others may have, too. It gives processes of
-/// lower rank the time to report it, and by that to end this process.
+/// Called before process `rank` reports a failure that others may have, too. It gives a process of
+/// lower rank the time to report it first; mpirun then ends this process.
 void wait_for_turn(int rank);
 
 }  // namespace ladder

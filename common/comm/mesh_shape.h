@@ -1,7 +1,9 @@
 // The shape of a mesh of ranks. A rank has a coordinate, which is its number along each axis.
 //
-//   rank = t + TP (c + CP (s + S (g + R p)))      axes are in the order of Axis. The first one is
-//                                                 fastest: its ranks are neighbors
+//   rank = t + TP (c + CP (s + S (g + R p)))
+//
+// t, c, s, g and p are its numbers along Tensor, Context, Data, Replica and Pipeline; TP, CP, S and
+// R are how many ranks the first four have. The first axis is the fastest: its ranks are neighbors.
 #pragma once
 
 #include <array>

@@ -145,7 +145,8 @@ class NcclComm : public Comm {
   static bool sums(const Tensor& x, Combine combine) {
     return on_gpu(x) && (combine == Combine::Sum || is_integer(x.dtype));
   }
-  /// Whom a call reaches, and how: the operation, its size, and of a message the two other ranks.
+  /// Whom a call reaches, and how: the operation, the number of bits of its size (by size NCCL
+  /// chooses an algorithm), and of a message the two other ranks.
   using Way = std::array<int, 4>;
   static Way way_of(const Call& call, int to = -1, int from = -1) {
     const int size = static_cast<int>(std::bit_width(static_cast<uint64_t>(call.payload.bytes())));

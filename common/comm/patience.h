@@ -12,12 +12,12 @@
 
 namespace ladder {
 
-/// How often who waits looks whether the others have come, and after how many looks in vain it
-/// gives up. A process that was stopped itself (Ctrl-Z) has not looked: so time is counted in
-/// looks.
+/// A rank that waits looks again and again whether the others have come, and gives up after some
+/// looks in vain. Time is counted in looks, because a process that was stopped itself (Ctrl-Z) does
+/// not look meanwhile.
 struct Patience {
-  std::chrono::milliseconds between{1000};
-  int looks = 600;  ///< 0: it never gives up
+  std::chrono::milliseconds between{1000};  ///< from one look to the next
+  int looks = 600;                          ///< 0: it never gives up
 
   /// One that gives up after `timeout`; 0: never.
   static Patience of(std::chrono::milliseconds timeout) {
@@ -50,8 +50,9 @@ class Polling {
  public:
   explicit Polling(const Patience& patience) : patience_(patience) {}
 
-  /// Called between two looks. At first the other side is about to answer; later there is time, and
-  /// others want the core. @throws TimedOut with whom(), if it is time
+  /// Called between two looks. The first pauses are short, because the other side is about to
+  /// answer; later ones leave the core to others. @throws TimedOut with whom(), when patience has
+  /// run out
   template <class Whom>
   void pause(Whom&& whom) {
     constexpr int kYields = 64, kShort = 1024;

@@ -27,9 +27,8 @@ Tensor piece_of(const Tensor& data, int64_t i) {
   return data.slice(begin, std::min(data.size() - begin, Collectives::kPiece));
 }
 
-/// The n-th part of a flat tensor that the low bits of `rank` choose. Bit 0 chooses a half, bit 1 a
-/// half of that half, and so on. (leaf(i, n, K) is part i of n of a
-/// range; no sum is meant here.)
+/// One of the n parts of a flat tensor, n a power of two: bit 0 of `rank` chooses a half of it, bit
+/// 1 a half of that half, and so on. (leaf(i, 2, K) is half i of K elements; no sum is meant here.)
 Tensor part_of(Tensor part, int rank, int n) {
   for (int d = 1; d < n; d *= 2) {
     const Range half = leaf(rank & d ? 1 : 0, 2, part.size());

@@ -25,9 +25,9 @@ void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeou
 
 /// Runs ranks 0 to ranks - 1, each in its own thread. A single rank runs in the calling thread.
 ///
-/// A rank that throws ends all: communication of the others throws Aborted. So do ranks that
-/// disagree or wait for each other, a thread that the system refuses, and a rank that waits for
-/// longer than `timeout`. If a rank then never comes, nobody can end it: this ends the process.
+/// All ranks end if one of them throws: communication of the others throws Aborted. All also end if
+/// ranks disagree or wait for each other, if the system refuses a thread, or if a rank waits for
+/// longer than `timeout`. After such a wait this ends the process, if a rank still does not end.
 /// @throws RankFailed of the first failure; one rank alone throws what it throws
 void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 

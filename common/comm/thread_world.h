@@ -37,13 +37,14 @@ class ThreadWorld {
   /// copying from or to this rank's memory. Lock held
   void wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
             const std::function<bool()>& busy);
-  /// Something happened that `ranks` may be waiting for: wakes those that can go on. It gives up
-  /// the lock first, for which they would wait again.
+  /// Something happened that `ranks` may be waiting for: wakes those that can go on. Unlocks `lock`
+  /// first, because a rank that wakes needs it.
   void wake(Lock& lock, const std::vector<int>& ranks);
 
   /// Ends the run: all that wait throw Aborted. The first failure is kept. Lock held
   void fail(Failure failure);
-  /// Ends the run because `rank` does, which may be about to say why. Lock held
+  /// Ends the run because `rank` ends. A fail() that follows tells the cause, and counts instead.
+  /// Lock held
   void abandon(int rank);
   /// A fault of the program: fail(), and throws Aborted. Lock held
   [[noreturn]] void fail_here(const std::string& reason);
