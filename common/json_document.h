@@ -16,7 +16,8 @@ struct JsonDocument {
   size_t begin = 0, end = 0;  ///< where in the line the text stands, with its quotes
 };
 
-/// Reads one line. The parser keeps only these three values. In others a key may stand twice.
+/// Reads one line. Only these three fields are checked: in an object that is the value of another
+/// field, a key may stand twice.
 /// @return what is wrong with the line; empty if nothing is wrong
 std::string read_document(std::string_view line, JsonDocument& document);
 

@@ -52,8 +52,8 @@ OutputFile::OutputFile(const std::string& path, std::string what)
     throw UserError("{} {}: {} is a link or no plain file; legal is to remove it", what_, path,
                     partial_.string());
   is_ours_ = found.st_size == 0;
-  // Where a file system has no locks, two programs are not told apart. One that has just ended has
-  // renamed the file.
+  // Where a file system has no locks, two programs are not told apart. If the lock is free because
+  // another program has just ended, that program has renamed the file.
   const bool locked = ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0;
   if ((locked || errno != EWOULDBLOCK) && fs::exists(partial_, ignored)) return;
   file_.reset();

@@ -24,7 +24,7 @@ class Random {
   /// Two independent 64-bit words at index (i, j).
   std::array<uint64_t, 2> bits(uint64_t i, uint64_t j = 0) const;
 
-  /// Integer in [0, n).
+  /// Integer in [0, n). Small ones are likelier, by a share of at most n / 2^64.
   uint64_t below(uint64_t n, uint64_t i, uint64_t j = 0) const { return bits(i, j)[0] % n; }
 
   /// A real number in [0, 1), a multiple of 2^-53.

@@ -46,7 +46,7 @@ struct TargetCount {
   }
 };
 
-/// Counts the targets of a loss, and their bytes.
+/// Counts the targets of a loss, and their bytes. `tokens` are those of the step's whole batch.
 struct LossTargets {
   std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of the step's whole batch
   std::function<TargetCount()> of_validation;
@@ -72,12 +72,13 @@ struct TextOptions {
   int64_t seq_len;              ///< T
   int64_t vocab;                ///< V; every token must be below it
   std::string flag = "--data";  ///< the flag that gave the path, for messages
-  /// How many bytes of the text each token stands for. Null: one each if
-  /// tokens are bytes; else it is not known.
+  /// How many bytes of the text each token stands for. Null: one each if tokens are bytes; else it
+  /// is not known.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
   std::shared_ptr<const EncodedText> encoded = nullptr;  ///< what the file holds, as tokens
 
-  std::shared_ptr<const InputFile> file = nullptr;  ///< it, or its tokens; null: open() opens it
+  /// The open file, or the tokens of `encoded` as one; null: open() opens `path`.
+  std::shared_ptr<const InputFile> file = nullptr;
 
   /// @throws UserError as InputFile does
   std::shared_ptr<const InputFile> open() const;

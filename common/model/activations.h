@@ -77,7 +77,7 @@ struct ActivationPlan {
   int64_t local_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
 };
 
-/// Sizes inside the parts of a block that tp ranks split, on one of these ranks.
+/// Widths of the tensors of these names, which lie inside the parts of a block, on one of tp ranks.
 struct LocalWidths {
   LocalWidths(const GptConfig& config, int64_t tp);
 

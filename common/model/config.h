@@ -43,8 +43,8 @@ struct GptConfig {
   int64_t vocab;           ///< V, tokens that exist
   int64_t padded_vocab;    ///< Vp, rows of embedding and head; rows from V on stay zero
   bool tied_head = false;  ///< the head's weights are the token embedding
-  int64_t kv_heads = 0;    ///< groups() of query heads; 0: each has its own key and value
-  int64_t hidden = 0;      ///< expert_inner() channels of an MLP or an expert; 0: 4 C
+  int64_t kv_heads = 0;    ///< NKV; 0: NH, so each query head has its own key and value
+  int64_t hidden = 0;      ///< F of an MLP or an expert; 0: 4 C
   Norm norm = Norm::Layer;
   Mlp mlp = Mlp::Gelu;
   Position position = Position::Learned;

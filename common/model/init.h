@@ -19,8 +19,9 @@ void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, ui
 /// tensor name, index and bits. So shards can add their sums.
 /// @param flat F32
 uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout);
-/// The hash of all weights. @param others a Comm of the ranks that hold the other shards, all of
-/// which call this; null: there are none
+/// The hash of all weights.
+/// @param others a Comm of the ranks that hold the other shards, all of which call this; null:
+/// there are none. A template, because common/model includes nothing of common/comm
 template <class Group>
 uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, Group* others) {
   uint64_t sum = param_hash(ctx, flat, layout);

@@ -1,6 +1,6 @@
 // ParamLayout: where each parameter lies in the flat buffer, and that buffer seen as a model.
 //
-// Until chapter 11 read only this: the line below, and of the class size(), specs(), sections(),
+// Until chapter 11 read only this: the picture below, and of the class size(), specs(), sections(),
 // section(), own(), tensor() and view(); from chapter 04 on also grads(); from 08 on shards(),
 // shard(), section_of(), sections_of() and largest_section(); from 09 on put() and chunks(); from
 // 10 on home_of(). TensorRank, StageRank and ExpertRank are for chapters 11, 12 and 22; each
@@ -21,9 +21,8 @@
 //
 //   | chunk r of embed | chunk r of block 0 | ... | chunk r of head |
 //
-// Where ranks split experts, the experts of a block are a section of their own, after the block's.
-// Only ranks that have the same experts hold chunks of it. If ep ranks split the experts, these are
-// N / ep.
+// Where ep ranks split experts, the experts of a block are a section of their own, after the
+// block's. Its chunks are held by the N / ep ranks that have the same experts.
 #pragma once
 
 #include <algorithm>

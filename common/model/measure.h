@@ -6,7 +6,7 @@
 
 namespace ladder {
 
-/// limbs = the sum of squares of these gradients, in digits that ranks add exactly.
+/// limbs I64 (1, kLimbs) = the sum of squares of these gradients, in digits that ranks add exactly.
 void sum_squares(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs);
 /// The root of such a sum.
 double norm_of(Tensor limbs);
@@ -16,7 +16,7 @@ double norm_of(Tensor limbs);
 /// @param grads F32
 /// @param limbs I64 (1, kLimbs), workspace that the host can read
 /// @param others a Comm of the ranks that hold the other shards, all of which call this; null:
-/// there are none
+/// there are none. A template, because common/model includes nothing of common/comm
 template <class Group>
 double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
                  Group* others) {

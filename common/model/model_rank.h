@@ -8,13 +8,13 @@
 
 namespace ladder {
 
-/// A rank among those that share the tensors of each layer.
+/// A rank among those that split the tensors of each layer.
 struct TensorRank {
   int64_t rank = 0;
   int64_t size = 1;
 };
 
-/// A rank among those that share the experts of each block. Each has neighboring experts.
+/// A rank among those that split the experts of each block. Each has neighboring experts.
 struct ExpertRank {
   int64_t rank = 0;
   int64_t size = 1;
@@ -26,17 +26,17 @@ struct ExpertRank {
   }
 };
 
-/// A stage among those that share the layers. Each stage has `chunks` parts of neighboring blocks.
-/// Part g belongs to stage g % size. The embedding goes with the first part, the head with the
-/// last.
+/// A stage among those that split the depth. Each stage has `chunks` model chunks of neighboring
+/// blocks. Model chunk g of all stages belongs to stage g % size. The embedding goes with the first
+/// one, the head with the last.
 struct StageRank {
   int64_t rank = 0;
   int64_t size = 1;
   int64_t chunks = 1;
 
-  /// The parts of all stages together.
+  /// The model chunks of all stages together.
   int64_t parts() const { return size * chunks; }
-  /// The blocks of this stage's part number `chunk`. The model has `layers` blocks.
+  /// The blocks of this stage's model chunk number `chunk`. The model has `layers` blocks.
   Range blocks(int64_t layers, int64_t chunk) const {
     const int64_t each = div_exact(layers, parts()), g = chunk * size + rank;
     return {g * each, (g + 1) * each};

@@ -66,8 +66,9 @@ ParamTable embed_table(const GptConfig& config, GptTensors& g) {
   });
 }
 
-// Ranks share groups of heads (rows of qkv) and channels of the MLP (rows of fc). The projections
-// read what comes out of these by columns. Megatron-LM, arXiv 1909.08053.
+// Tensor ranks split groups of heads (rows of qkv) and channels of the MLP (rows of fc). A
+// projection then has the columns that read the heads or channels of its rank. Megatron-LM, arXiv
+// 1909.08053.
 ParamTable block_table(const GptConfig& config, BlockTensors& b) {
   if (config.adapter_rank > 0) return adapter_table(config, b);
   const int64_t C = config.channels, F = config.inner();

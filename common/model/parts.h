@@ -124,7 +124,8 @@ void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor produc
 void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
 /// The same if dout must be kept: dresidual = dout + dbranch.
 void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch);
-/// Does nothing if dbias is null. bias_backward_weight is the same for a linear layer.
+/// dbias (C) = the sum of dout over all tokens. Does nothing if dbias is null. bias_backward_weight
+/// is the same for a linear layer.
 void residual_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 void bias_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 
@@ -132,8 +133,9 @@ void bias_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w);
 void head_backward_input(const Ctx& ctx, Tensor dinp, Tensor dlogits, Tensor w);
 void head_backward_weight(const Ctx& ctx, Tensor dw, Tensor dlogits, Tensor inp, Into into);
-/// losses (B): the cross-entropy of each sequence, summed over its targets (B,T) I32. Replaces
-/// logits by their gradient times scale, so logits are never held twice.
+/// losses (B): the cross-entropy of each sequence, summed over its targets (B,T) I32. Columns of
+/// logits from `vocab` on are padding. Replaces logits by their gradient times scale, so logits are
+/// never held twice.
 void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets,
                             int64_t vocab, float scale);
 /// The same losses without a gradient. logits stay as they are.

@@ -11,8 +11,8 @@ namespace ladder {
 
 /// What gradients are multiplied by, by their parameter's role.
 struct NormFactors {
-  std::vector<double> rows{1};  ///< the factors that there are, different or not
-  std::function<double(Role)> of = [](Role) { return 1.0; };  ///< one of them
+  std::vector<double> rows{1};  ///< every factor that of() may return; squares are summed for each
+  std::function<double(Role)> of = [](Role) { return 1.0; };
 };
 
 /// grad_norm (measure.h) of gradients that are multiplied by their parameters' factors.

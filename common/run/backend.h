@@ -55,7 +55,7 @@ struct CtxOptions {
   int64_t* flops = nullptr;  ///< counts the operations of products; null: no counting
   Comm* comm = nullptr;      ///< of this rank, to be attached to the device; null: only this rank
   /// A sum over channels has kLeaves leaves, one over the tokens of a sequence has kTokenChunks
-  /// chunks (docs/same_bits.md). Ranks that share such a sum have equal parts of it; these are this
+  /// chunks (docs/same_bits.md). Ranks that split such a sum have equal parts of it; these are this
   /// rank's numbers of leaves and chunks.
   int64_t leaves = kLeaves, token_chunks = kTokenChunks;
 };

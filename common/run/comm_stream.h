@@ -1,5 +1,4 @@
-// CommStream: jobs that communicate, in a group of their own. With a thread they run while the rank
-// computes.
+// CommStream: the communication stream of a rank.
 #pragma once
 
 #include <functional>
@@ -22,6 +21,7 @@ class CommStream {
   /// A job communicates. It may call kernels with the Ctx that it gets.
   using Job = std::function<void(const Ctx&, Collectives&)>;
 
+  /// @param arena    gives bytes() as Mem::Comm
   /// @param ctx      that of the rank's own thread; must live longer
   /// @param elements how many the largest tensor to reduce has, F32
   /// @param beside   whether jobs run in a thread of their own; if not, they run when they are

@@ -21,7 +21,7 @@ struct StepStart;
 /// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
 /// @param comm of all ranks; null: this rank is alone
 void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm = nullptr);
-/// The latter, on rank 0. @param memory memory_json() of some ranks
+/// Writes --report as far as a plan knows it. On rank 0. @param memory memory_json() of some ranks
 void write_plan(const RunOptions& options, const RunPlan& plan,
                 const std::vector<nlohmann::json>& memory, const nlohmann::json& extra = {});
 

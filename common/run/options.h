@@ -21,7 +21,7 @@ struct SampleOptions;
 
 struct RunOptions : Given {
   std::string data;                    ///< text to train on
-  std::string tokenizer;               ///< path of the one that encodes it; empty: see below
+  std::string tokenizer;               ///< path of the one that encodes it; empty: that in `load`
   TokenKind tokens = TokenKind::Auto;  ///< what the text holds
   TextFormat format = {};              ///< of the file that is read, after check() has looked
   std::shared_ptr<const EncodedText> encoded;  ///< `data` as tokens, after check(), if it is text
@@ -90,7 +90,7 @@ struct RunOptions : Given {
   /// @throws UserError
   GptConfig gpt() const;
   /// --threads. If it is not given: the cores that the program may use (affinity mask, quota of
-  /// control groups), divided among the ranks on this machine; at least 1. On a device 1.
+  /// control groups), divided among the ranks on this machine; at least 1.
   int thread_count() const;
   /// The options that Text needs.
   TextOptions text(const GptConfig& gpt) const;

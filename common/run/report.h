@@ -84,14 +84,14 @@ int64_t parameters(const GptConfig& gpt);
 /// here.
 double peak_tflops(std::string_view device);
 
-/// The operations of the model for one token: 6 (L M + C V) + 12 L C T, as chapter 23 counts them.
+/// The operations of the model for one token: 6 (L M + C Vp) + 12 L C T, as chapter 23 counts them.
 /// M is the number of weights in the products of a block.
 double flops_per_token(const GptConfig& gpt);
 
 /// How many devices a run has. Processes have a device each; threads share one.
 int64_t devices(const RunPlan& plan);
 
-/// The share of that peak that the operations of the model take. 0 if not known.
+/// The share of the devices' peak_tflops() that the operations of the model take. 0 if not known.
 double mfu(const RunPlan& plan, const RunResult& result);
 
 /// Model, layout and memory plan, for the screen.

@@ -35,11 +35,12 @@ class Saver {
   /// @throws NotWritten on rank 0 if the disk refuses
   void save(const TrainingState& state, int64_t steps);
 
-  /// For a chapter that writes checkpoints itself: the state with what every run adds to it.
+  // The next three are for a chapter that writes checkpoints itself.
+  /// The state with what every run adds to it.
   TrainingState all_of(const TrainingState& state) const;
-  /// The same: the directory on rank 0; null on others.
+  /// The directory on rank 0; null on others.
   SaveDirectory* directory() const { return directory_.get(); }
-  /// The same: what became of the save, once it is done.
+  /// Records what became of a save, once it is done.
   /// @param why_not on rank 0, why nothing is saved
   /// @param told for --report
   void saved(int64_t steps, const std::string& why_not, nlohmann::json told);

@@ -37,7 +37,7 @@ class TextCodec {
   /// @param load, vocab the model's. @throws UserError
   TextCodec(const CodecOptions& options, const std::string& load, int64_t vocab);
 
-  int64_t vocab() const { return vocab_; }  ///< tokens that may be drawn: the first so many
+  int64_t vocab() const { return vocab_; }  ///< tokens below it may be drawn
   std::optional<int32_t> end_of_text() const { return end_; }
 
   /// An empty text is a newline, or the token that ends a text. @throws UserError

@@ -16,7 +16,7 @@ class Comm;
 ///   }
 ///   v.mean();
 ///
-/// Ranks share the sequences. A rank that has none left gets a sequence that does not count,
+/// Ranks split the sequences. A rank that has none left gets a sequence that does not count,
 /// because other ranks may need its part of the forward pass.
 class Validation {
  public:

@@ -24,7 +24,8 @@ SafetensorsPlan plan_optimizer(const TrainingState& state);
 /// every rank, or belongs to rank 0.
 bool is_flat(const ParamLayout& layout, const Tensor& tensor);
 
-/// What a checkpoint holds beside tensors, on rank 0. It is read at once: training may go on.
+/// What a checkpoint holds beside tensors, on rank 0. The constructor copies it, so that training
+/// may go on before commit().
 class SmallStates {
  public:
   /// @param steps how many steps are done

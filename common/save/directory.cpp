@@ -201,6 +201,7 @@ Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
     if (errno != EEXIST) fail(home.path_);
   }
   try {
+    // publish() renames this link to `current` of the directory.
     make_link(home.path_, path_.filename().string(), path_ / kCurrent);
   } catch (const UserError&) {
     remove_generation(path_);

@@ -20,7 +20,7 @@
 
 namespace ladder {
 
-/// A tensor in a file.
+/// A tensor as a file of Hugging Face has it.
 struct HfTensor {
   std::string name;
   Shape shape;

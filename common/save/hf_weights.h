@@ -46,8 +46,9 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
 void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
                   const ParamLayout& layout);
 
-/// Does everything, from files of Hugging Face. Their config.json must agree with the model. If
+/// params = the weights in files of Hugging Face. Their config.json must agree with the model. If
 /// there is none, stderr says what is taken on trust.
+/// @param path a directory, an index of files, or a file of weights
 /// @param speaks whether this rank prints that
 /// @throws UserError as find_weights and check_hf_config do; params is then unchanged
 void load_weights(const Ctx& ctx, const std::string& path, const ParamLayout& layout,

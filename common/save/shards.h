@@ -16,8 +16,8 @@ namespace ladder {
 /// element per parameter, or one per several parameters (the scales of 8-bit states).
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat);
 
-/// How many ranks split the model as `layout` says. Rank r of more of them has what rank r %
-/// ranks_of() has.
+/// How many ranks split the model as `layout` says. Where a run has more, rank r holds the same as
+/// rank r % ranks_of().
 int64_t ranks_of(const ParamLayout& layout);
 
 /// Calls use(begin, run) for runs of elements that are neighbors here and, from element `begin` on,

@@ -16,7 +16,7 @@ namespace ladder {
 
 /// The pattern of a family of tokenizers.
 enum class Split : uint8_t {
-  Gpt2,    ///< "'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+  Gpt2,    ///< 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
   Llama3,  ///< also 'S with capitals; any one character before letters; at most three digits
   Cl100k   ///< as Llama3, but white space at the end of a text is one piece
 };

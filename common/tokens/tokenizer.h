@@ -22,8 +22,8 @@ struct Merge {
 /// text is cut into pieces.
 struct AddedToken {
   uint32_t id;
-  bool special = true;      ///< only allow_special makes it of a text, and decode() may drop it
-  bool normalized = false;  ///< it is looked for in what the others leave
+  bool special = true;      ///< found in a text only with allow_special; decode() may drop it
+  bool normalized = false;  ///< looked for after the others, in what they leave
 
   bool operator==(const AddedToken&) const = default;
 };

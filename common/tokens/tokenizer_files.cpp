@@ -91,7 +91,7 @@ bool has_ranks(const fs::path& path) {
   return path.extension() == ".tiktoken" || path.filename() == kModel;
 }
 
-/// Ranks have no special tokens, so that no file can say which of them ends a text.
+/// A file of ranks has no special tokens, so no file beside it can name the one that ends a text.
 void find_end_of_text(Tokenizer& tokenizer, const fs::path& path, std::optional<int64_t> given) {
   if (given) return tokenizer.end_texts_with(*given);
   if (has_ranks(path)) return;

@@ -17,7 +17,7 @@ namespace ladder {
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 
-/// What files may not say.
+/// What a file of a tokenizer may leave open.
 struct TokenizerHints {
   std::optional<Split> split = {};          ///< for a file of ranks; the other files say it
   std::optional<int64_t> end_of_text = {};  ///< an id, which counts more than what files say
