@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/hf/file_names.h"
 #include "common/json.h"
@@ -299,10 +300,10 @@ void load_weights(const Ctx& ctx, const std::string& path, const ParamLayout& la
   const Head head = check_config(files.config, config);
   const FoundWeights found = find_weights(files.weights, config, head);
   if (speaks && head == Head::Unknown)
-    fmt::print(stderr,
-               "{}: no config.json beside the weights: --heads, the activation and the "
-               "epsilon of the norms{} are taken on trust\n",
-               path, has_llama_names(config) ? ", and the angles of RoPE" : "");
+    tell(
+        fmt::format("{}: no config.json beside the weights: --heads, the activation and the "
+                    "epsilon of the norms{} are taken on trust",
+                    path, has_llama_names(config) ? ", and the angles of RoPE" : ""));
   copy_weights(ctx, params, found, layout);
 }
 
