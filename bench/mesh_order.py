@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ranks import ROOT, data_file, table
 from results import write_section
-from two_machines import PAGE, Machines, finished
+from two_machines import PAGE, Machines
 
 AXES = {"tp": "tensor", "cp": "context", "dp": "shard", "replicas": "replica", "pp": "stage"}  # the fastest first
 RANKS = 2**len(AXES)
@@ -36,27 +36,16 @@ def report(machines, data, axis, steps):
     folder = Path(machines.folder.name)
     hosts, report = folder / "hosts", folder / "report.json"
     hosts.write_text("".join(f"{'ab'[on_b(rank, axis)]}\n" for rank in range(RANKS)))
-    mpi = (f"mpirun -n {RANKS} --hostfile {hosts} --mca rmaps seq --bind-to none --mca plm rsh --mca "
-           f"plm_rsh_agent 'bash {machines.shell}' --mca btl vader,tcp,self --mca mpi_yield_when_idle "
-           "1 --mca oob_tcp_if_include data --mca btl_tcp_if_include data")
-    finished(machines.start("a", f"{mpi} {ROOT}/build/cpu/bin/ch33_mesh --data {data} {MODEL} {MESH} --threads 1 "
-                            f"--steps {steps} --quiet --report {report}"))
+    machines.mpirun(RANKS, f"--hostfile {hosts} --mca rmaps seq",
+                    f"{ROOT}/build/cpu/bin/ch33_mesh --data {data} {MODEL} {MESH} --threads 1 --steps {steps} "
+                    f"--quiet --report {report}")
     return json.loads(report.read_text())
 
 
-def counted(machines, data, axis):
-    """Bytes a step that the first machine sends, with what TCP adds: the mean of two steps."""
-    sent = []
-    for steps in (1, 3):
-        before = machines.sent()
-        found = report(machines, data, axis, steps)
-        sent.append(machines.sent() - before)
-    return (sent[1] - sent[0]) / 2, found
-
-
 def crossing(found, axis):
-    """The same by the formula. Context ranks and shards sum gradients together, four ranks: by
-    recursive halving 2/3 of the bytes go to the context neighbor, 1/3 to the other shard."""
+    """Bytes a step that the first machine sends, by the formula. Context ranks and shards sum gradients
+    together, four ranks: by recursive halving 2/3 of the bytes go to the context neighbor, 1/3 to the
+    other shard."""
     bytes_ = 0
     for rank, sent in enumerate(found["extra"]["traffic"]):
         if on_b(rank, axis):
@@ -76,7 +65,8 @@ def main():
     with Machines() as machines, tempfile.TemporaryDirectory() as folder:
         data = data_file(folder, BATCH, SEQ_LEN)
         for axis, name in AXES.items():
-            link, found = counted(machines, data, axis)
+            link = machines.sent_a_step(lambda steps, axis=axis: report(machines, data, axis, steps))
+            found = report(machines, data, axis, 1)
             rows.append([name, f"{1e-6 * crossing(found, axis):.2f}", f"{1e-6 * link:.2f}"])
             print(*rows[-1], flush=True)
     text = "\n".join([

@@ -73,6 +73,22 @@ class Machines:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=environment(NET=self.net))
 
+    def mpirun(self, ranks, places, command):
+        """Runs a command on `ranks` ranks; `places` are mpirun's flags that say which lies where."""
+        finished(self.start("a", f"mpirun -n {ranks} {places} --bind-to none --mca plm rsh --mca plm_rsh_agent "
+                            f"'bash {self.shell}' --mca btl vader,tcp,self --mca mpi_yield_when_idle 1 "
+                            f"--mca oob_tcp_if_include data --mca btl_tcp_if_include data {command}"))
+
+    def sent_a_step(self, run):
+        """Bytes a step that machine a sends to b, with what TCP adds: the mean of the second and third step.
+        run(steps) takes so many."""
+        sent = []
+        for steps in (1, 3):
+            before = self.sent()
+            run(steps)
+            sent.append(self.sent() - before)
+        return (sent[1] - sent[0]) / 2
+
     def sent(self):
         """Bytes that machine a has sent to b so far."""
         found = subprocess.run(["ip", "-n", f"{self.net}a", "-s", "-j", "link", "show", "data"],
@@ -90,13 +106,10 @@ def finished(process):
 def ladder(machines, args, data, replicas, GA, steps=None):
     """The report of a run."""
     report = Path(machines.folder.name) / "report.json"
-    mpi = (f"mpirun -n {RANKS} --host a:{EACH},b:{EACH} --bind-to none --mca plm rsh --mca "
-           f"plm_rsh_agent 'bash {machines.shell}' --mca btl vader,tcp,self --mca mpi_yield_when_idle "
-           "1 --mca oob_tcp_if_include data --mca btl_tcp_if_include data")
-    finished(machines.start("a", f"{mpi} {args.bin}/ch30_hsdp --data {data} --model {MODEL} --batch "
-                            f"{BATCH * GA} --micro-batch {BATCH // RANKS} --seq-len {SEQ_LEN} "
-                            f"--replicas {replicas} --threads 1 --steps {steps or args.steps} --quiet "
-                            f"--report {report}"))
+    machines.mpirun(RANKS, f"--host a:{EACH},b:{EACH}",
+                    f"{ROOT}/build/cpu/bin/ch30_hsdp --data {data} --model {MODEL} --batch {BATCH * GA} "
+                    f"--micro-batch {BATCH // RANKS} --seq-len {SEQ_LEN} --replicas {replicas} --threads 1 "
+                    f"--steps {steps or args.steps} --quiet --report {report}")
     return json.loads(report.read_text())
 
 
@@ -136,16 +149,6 @@ def crossing(extra, replicas):
     return EACH * {1: inside / 3, 2: across, 4: across / 3}[replicas]
 
 
-def counted(machines, args, data, replicas, GA):
-    """The same bytes as the link counts them, with what TCP adds: the mean of the second and third step."""
-    sent = []
-    for steps in (1, 3):
-        before = machines.sent()
-        ladder(machines, args, data, replicas, GA, steps)
-        sent.append(machines.sent() - before)
-    return (sent[1] - sent[0]) / 2
-
-
 def megabits(rate):
     return float(rate.removesuffix("mbit").removesuffix("gbit")) * (1000 if "gbit" in rate else 1)
 
@@ -171,7 +174,6 @@ def body(args, alone, links, times):
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--bin", type=Path, default=ROOT / "build/cpu/bin")
     parser.add_argument("--rates", type=lambda text: text.split(","), default=["4gbit", "1gbit", "250mbit"])
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
     parser.add_argument("--rounds", type=int, default=3)
@@ -190,7 +192,7 @@ def main():
         alone = statistics.median(ladder(machines, args, data, 2, 1)["step_ms_median"]
                                   for _ in range(args.rounds))
         links = {(R, GA): (crossing(ladder(machines, args, data, R, GA, 1)["extra"], R),
-                           counted(machines, args, data, R, GA))
+                           machines.sent_a_step(lambda steps, R=R, GA=GA: ladder(machines, args, data, R, GA, steps)))
                  for R in SPLITS for GA in MICRO_STEPS}
         text = body(args, alone, links, measure(machines, args, data))
     print(f"\n{text}")
