@@ -97,7 +97,7 @@ class BatchNumbers {
                            int64_t) { return text.step_targets(seed, advance_to(step), batch); },
             .of_validation = [&text] { return text.validation_targets(); }};
   }
-  /// The same for `counts` that ask by batch (those of chapter 27): asks them by step.
+  /// The same from `counts` of batches, as chapter 27 has them.
   LossTargets renumbered(LossTargets counts) {
     counts.of_step = [this, count = counts.of_step](int64_t step, int64_t batch) {
       return count(advance_to(step), batch);
