@@ -205,8 +205,10 @@ void forward_block(Memory& m, const Activations& a, int64_t l) {
   residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  if (p.experts.router) forward_experts(m, a.product, s.norm2, l);
-  if (p.experts.router) residual_forward(ctx, s.out, s.mid, a.product, {});
+  if (p.experts.router) {
+    forward_experts(m, a.product, s.norm2, l);
+    residual_forward(ctx, s.out, s.mid, a.product, {});
+  }
   if (!p.mlp.proj_w) return;
   // All tokens take this MLP. In a block with experts it is the shared experts.
   const Tensor mid = p.experts.router ? s.out : s.mid;
