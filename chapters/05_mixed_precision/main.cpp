@@ -160,7 +160,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
-    // The branch has read the stream, too, so the gradient of the branch is added.
+    // The branch has read the stream, too: what came back through its norm is added.
     residual_backward_input(ctx, d.stream, d.norm);
 
     residual_backward_weight(ctx, g.residual1_b, d.stream, into);
