@@ -16,7 +16,7 @@
 namespace ladder::lab {
 namespace {
 
-constexpr int64_t kWindow = 512, kVocab = 16, kRows = 24;
+constexpr int64_t kWindow = 512, kVocab = 16, kPadded = 32, kRows = 24;
 
 /// Blocks of two layers whose query heads share keys and values.
 GptConfig model(const Sheet& sheet, Position position) {
@@ -78,10 +78,15 @@ void run_cache(Sheet& sheet) {
 void run_room(Sheet& sheet) {
   GptConfig gpt = model(sheet, Position::Rope);
   const auto places = sheet.pick<int64_t>("places", {3, 5});
-  for (const Dtype dtype : {Dtype::F32, Dtype::BF16}) {
-    sheet.without_idea("room", size_of(dtype) * places * kWindow * 2 * 2 * gpt.channels);
-    sheet.count("room", KvCache::bytes(gpt, places, kWindow, dtype));
-  }
+  int64_t bytes = 0, of_all_heads = 0;
+  for (const int64_t kv_heads : {gpt.kv_heads, int64_t{0}})  // 0: each head is a group
+    for (const Dtype dtype : {Dtype::F32, Dtype::BF16}) {
+      gpt.kv_heads = kv_heads;
+      bytes += KvCache::bytes(gpt, places, kRows, dtype);
+      of_all_heads += size_of(dtype) * places * kRows * 2 * 2 * gpt.channels;
+    }
+  sheet.without_idea("room", of_all_heads);
+  sheet.count("room", bytes);
 }
 
 /// A model with random weights, whose attention is not nearly even, and a text.
@@ -130,12 +135,12 @@ void run_pieces(Sheet& sheet, Position position, int64_t m) {
   sheet.bits("attend/two texts", model.forward({other, model.rows(0, n, 1)}));
 }
 
-/// A batch without a model: logits are drawn for each line and position.
+/// A batch without a model: logits are drawn for each line and position. Padding has larger ones.
 struct Batch : Desk {
   Batch(const Sheet& sheet_, const DrawOptions& options, const CodecOptions& texts, BatchSize size)
       : sheet(sheet_), draw(options), codec(texts, "", kVocab) {
     batch.emplace(arena, codec, draw, texts, size);
-    logits = arena.alloc(Mem::Activation, "logits", Dtype::F32, {size.pass().wanted, kVocab});
+    logits = arena.alloc(Mem::Activation, "logits", Dtype::F32, {size.pass().wanted, kPadded});
   }
   std::vector<float> logits_at(int64_t line, int64_t position) const {
     std::vector<float> row =
@@ -159,7 +164,9 @@ struct Batch : Desk {
     for (const TextRows& text : rows)
       for (int64_t i = text.wanted.begin; i < text.wanted.end; ++i, ++W) {
         const int64_t line = batch->places()[static_cast<size_t>(text.place)].answer->line;
-        std::ranges::copy(logits_at(line, text.first + i + 1), logits.data<float>() + W * kVocab);
+        std::vector<float> row = logits_at(line, text.first + i + 1);
+        row.resize(kPadded, 99);
+        std::ranges::copy(row, logits.data<float>() + W * kPadded);
       }
     batch->take(ctx, rows, W == 0 ? Tensor{} : logits.first(W));
   }

@@ -147,6 +147,11 @@ void cases(Sheet& sheet) {
                     "grow 1 {2};end 0;grow 3 40;end 1;grow 2 {2};end 3;grow 4 160;end 2;grow 4 160",
                     n, n - 1, all));
   });
+  sheet.run("prompts that fill their pages, and less than one", [&] {
+    run_case(sheet, 6,
+             "grow 0 48;share 1 48 0;grow 1 50;share 2 32 0;grow 2 33;share 3 15 0;grow 3 15;end 0;"
+             "grow 4 1;end 1;grow 4 16");
+  });
   sheet.run("no room", [&] {
     run_case(
         sheet, 6,

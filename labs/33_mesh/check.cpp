@@ -190,7 +190,7 @@ void cases(Sheet& sheet) {
     run_tokens(sheet, "more ranks than chunks", true, tokens, {{4, 8}, {8, 4}, {8, 8}});
     run_tokens(sheet, "tokens that are left", true, tokens + 8, {{4, 4}, {2, 4}, {2, 2}});
     run_tokens(sheet, "no context ranks", true, tokens + 4, {{8, 1}, {2, 1}});
-    run_tokens(sheet, "tokens not shared", false, tokens, {{8, 8}, {4, 8}});
+    run_tokens(sheet, "tokens not shared", false, tokens + 4, {{8, 8}, {4, 8}});
   });
   GptConfig gpt = small_gpt();
   gpt.layers = 2;

@@ -92,6 +92,14 @@ void run_count(Sheet& sheet) {
   compare(
       sheet, "count/parameters", [&] { return std::vector{static_cast<double>(N)}; },
       [&] { return std::vector{product_parameters(layout)}; });
+  GptConfig llama = preset("llama-nano");
+  llama.layers = layers;
+  llama.hidden = sheet.pick<int64_t>("hidden", {320, 352});  // with 384 a block has 12 C C
+  const int64_t C = llama.channels, rows = llama.qkv_rows() + C + 3 * llama.hidden;
+  compare(
+      sheet, "count/parameters of a LLaMA",
+      [&] { return std::vector{static_cast<double>(C * (layers * rows + llama.vocab))}; },
+      [&] { return std::vector{product_parameters(ParamLayout(llama))}; });
   const auto tokens = sheet.pick<int64_t>("tokens", {128, 256});
   for (const double steps : {0.1, 7.4, 7.6, 1000.3})  // before they are whole
     compare(

@@ -81,7 +81,7 @@ struct Block {
   Lora lora{arena, options, gpt, 2, Dtype::F32};
 
   Block(Sheet& sheet_, const char* model, bool rslora)
-      : sheet(sheet_), gpt(model_of(model)), options(options_of(sheet_, rslora)) {
+      : sheet(sheet_), gpt(model_of(model)), options(options_of(sheet_, gpt, rslora)) {
     for (int64_t s = 0; s < layout.sections(); ++s)
       layout.put(w, s, layout.section_of(adapters, s));
     sheet.draw(a.blocks[0].norm1, "norm1");
@@ -99,10 +99,12 @@ struct Block {
     if (gpt.kv_heads > 0) gpt.kv_heads = 2;
     return gpt;
   }
-  /// alpha / r is no power of two: then it matters where the factor is.
-  static LoraOptions options_of(const Sheet& sheet, bool rslora) {
+  /// s is no power of two: then it matters where the factor is. An alpha of 0 is r.
+  static LoraOptions options_of(const Sheet& sheet, const GptConfig& gpt, bool rslora) {
     const auto rank = sheet.pick<int64_t>("rank", {3, 5, 6});
-    return {.rank = rank, .alpha = static_cast<double>(rank) * 0.7, .rslora = rslora};
+    const bool not_given = rslora && gpt.kv_heads > 0;
+    return {
+        .rank = rank, .alpha = not_given ? 0 : static_cast<double>(rank) * 0.7, .rslora = rslora};
   }
   Tensor small(const char* name, Shape shape) {
     const Tensor x = sheet.drawn(arena, name, shape);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cuda_runtime.h>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -58,6 +59,13 @@ class Watch final : public Watcher {
     return std::exchange(seen_, {});
   }
 
+  void forbid(uintptr_t begin, uintptr_t bytes) {
+    if (bytes == 0)
+      forbidden_.erase(begin);
+    else
+      forbidden_[begin] = begin + bytes;
+  }
+
   void begin_launch(const std::string& kernel) override {
     kernel_ = kernel;
     words_.clear();
@@ -103,6 +111,7 @@ class Watch final : public Watcher {
     const Memory memory = memory_of(at);
     if (memory == Memory::Other) return;
     const auto begin = reinterpret_cast<uintptr_t>(at), end = begin + static_cast<uintptr_t>(bytes);
+    if (memory == Memory::Device && is_forbidden(begin, end)) ++seen_.forbidden;
     for (uintptr_t word = begin / kWord; word <= (end - 1) / kWord; ++word) {
       unsigned mask = 0;
       for (uintptr_t i = 0; i < kWord; ++i)
@@ -127,6 +136,11 @@ class Watch final : public Watcher {
   void each_lane(int first, unsigned mask, F f) {
     for (int lane = 0; lane < kLanes; ++lane)
       if (mask >> lane & 1) f(static_cast<size_t>(first + lane), static_cast<size_t>(lane));
+  }
+
+  bool is_forbidden(uintptr_t begin, uintptr_t end) const {
+    const auto behind = forbidden_.lower_bound(end);
+    return behind != forbidden_.begin() && std::prev(behind)->second > begin;
   }
 
   bool ordered(const Record& before, int thread) const {
@@ -226,6 +240,7 @@ class Watch final : public Watcher {
   uint64_t block_ = 0, era_ = 1;
   std::vector<uint32_t> clock_;                      // of each thread
   std::vector<std::array<uint32_t, kLanes>> known_;  // of each thread: clocks of its warp's lanes
+  std::map<uintptr_t, uintptr_t> forbidden_;         // from where to where
   std::unordered_map<uintptr_t, Word> words_;
   std::map<std::pair<int, const void*>, int> turn_;  // how often a thread has been at a place
   std::map<std::tuple<int, const void*, int>, Joint> joint_;  // by warp, place, nth
@@ -247,6 +262,9 @@ void touch(const void* at, int64_t bytes, Access how, const void* from) {
 }  // namespace
 
 Watched take_watched() { return watch().take(); }
+void forbid(const void* begin, int64_t bytes) {
+  watch().forbid(reinterpret_cast<uintptr_t>(begin), static_cast<uintptr_t>(bytes));
+}
 
 }  // namespace ladder::on_cpu
 

@@ -22,7 +22,12 @@ struct Watched {
                              ///< warp takes as many as its busiest bank has words to give
   int64_t bank_conflicts = 0;  ///< those turns that conflicts add
   int64_t float_atomics = 0;   ///< sums of floats whose order nobody knows
+  int64_t forbidden = 0;       ///< accesses of what forbid() names
 };
+
+/// Accesses of these bytes of device memory count from now on, such as what lies behind a tensor;
+/// with 0 bytes no longer.
+void forbid(const void* begin, int64_t bytes);
 
 /// What was seen since the last call.
 Watched take_watched();
