@@ -176,7 +176,7 @@ void cases(Sheet& sheet) {
                    .channels = 16 * ranks,
                    .seq_len = sheet.pick<int64_t>("tokens", {8, 16}),
                    .positions = 16,
-                   .vocab = sheet.pick<int64_t>("vocab", {37, 49, 64}),
+                   .vocab = sheet.pick<int64_t>("vocab", {37, 43, 47}),
                    .padded_vocab = 64},
            .plan = {}};
     c.plan.tp = ranks;
