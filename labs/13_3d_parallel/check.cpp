@@ -134,9 +134,9 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   gpt.layers = 8;
   gpt.heads = 8;
   gpt.seq_len = sheet.pick<int64_t>("tokens", {32, 64});
-  const int64_t sequences = 2 * c.stages;
+  const int64_t micros = 2 * c.stages, sequences = 3 * micros;
   for (int64_t s = 0; s < c.stages; ++s) {
-    const StageLayout stage(c.pipeline, gpt, s, c.pipeline.pipeline(gpt, c.stages, sequences));
+    const StageLayout stage(c.pipeline, gpt, s, c.pipeline.pipeline(gpt, c.stages, micros));
     const Recompute recompute(c.recompute, stage.model_chunk.layers, /*at_once=*/false);
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
