@@ -41,7 +41,7 @@ void run_tokens(Sheet& sheet) {
     options.warmup_tokens = warmup;
     const Schedule schedule(options, 1, 16, ramp.tokens_before(T));
     std::vector<float> rates;
-    for (int64_t step = 0; step < 16; ++step) rates.push_back(schedule.lr(step));
+    for (int64_t step = 0; step < 16 + 3; ++step) rates.push_back(schedule.lr(step));
     sheet.bits(fmt::format("tokens/warmup: {} tokens", warmup), rates);
   }
 }
@@ -74,7 +74,7 @@ void run_rows(Sheet& sheet) {
   AdaptiveClipOptions options;
   options.agc = sheet.pick("limit", {0.05f, 0.1f});
   const AdaptiveClip agc(arena, layout, options);
-  agc.apply(ctx, grads, params);
+  const bool on = agc.apply(ctx, grads, params);
   for (const ParamSpec& spec : layout.specs())
     sheet.bits(fmt::format("rows/{}: {}",
                            spec.role == ladder::Role::Head ? "head"
@@ -82,6 +82,8 @@ void run_rows(Sheet& sheet) {
                                                            : "vectors",
                            spec.name),
                layout.tensor(grads, spec));
+  const bool off = AdaptiveClip(arena, layout, {}).apply(ctx, grads, params);
+  sheet.text("rows/whether it is on", fmt::format("{} with a limit, {} without", on, off));
 }
 
 void run_workspace(Sheet& sheet) {
@@ -96,7 +98,7 @@ void run_workspace(Sheet& sheet) {
 void run_noise(Sheet& sheet, int ranks, int64_t micros) {
   const GptConfig gpt = model(sheet);
   const auto scale = sheet.pick<float>("loss scale", {8, 1024});
-  const int64_t parts = ranks * micros;
+  const int64_t parts = 2 * ranks * micros;  // every second gradient is alone in its buffer
   struct Found {
     std::vector<double> squares;
     int64_t sent = 0;
@@ -105,7 +107,8 @@ void run_noise(Sheet& sheet, int ranks, int64_t micros) {
       on_ranks<Found>(ranks, [&](Comm& comm, Found& found) {
         OneRank rank(comm);
         const ParamLayout layout(gpt);
-        SmallNorms norms(rank.arena, {.on = true});
+        SmallNorms norms(rank.arena, {.on = true}), none(rank.arena, {.on = false});
+        if (ranks == 1) none.add(rank.ctx, layout, {}, 0);  // nothing happens
         for (uint64_t step = 0; step < 3; ++step) {
           norms.begin_step();
           for (int64_t k = 0; k < micros; ++k) {
