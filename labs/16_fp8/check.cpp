@@ -65,6 +65,10 @@ void run_casts(Sheet& sheet, const char* name, Dtype dtype) {
     ctx.kernels->scale(ctx, narrow, 0.25f);
     cast(ctx, out, narrow);
     rows("of smaller ones in BF16");
+    const Tensor half = arena.zeros(Mem::Workspace, "half", Dtype::F16, inp.shape);
+    ctx.kernels->cast(ctx, half, narrow);
+    cast(ctx, out, half);
+    rows("of FP16");
     for (const float special : {kInf, -kInf, kNaN}) {
       const Tensor one = numbers(sheet, arena, 1);
       one.data<float>()[7] = special;
@@ -73,6 +77,8 @@ void run_casts(Sheet& sheet, const char* name, Dtype dtype) {
       if (!std::isnan(special) || is_fp8(dtype)) rows(fmt::format("with {}", special));
     }
     if (!is_fp8(dtype)) return;
+    cast(ctx, out, inp);
+    rows("after a NaN");
   }
 }
 
@@ -117,7 +123,8 @@ constexpr int64_t kB = 2;
 constexpr size_t kLayers = 2;
 
 struct Model {
-  Model(const Sheet& sheet, bool on) : fp8(arena, gpt, kB, kLayers, on) {
+  Model(const Sheet& sheet, bool on)
+      : dtype(on ? Dtype::BF16 : Dtype::F32), fp8(arena, gpt, kB, kLayers, on) {
     ctx.kernels->cast(ctx, params, sheet.drawn(arena, "weights", params.shape));
     fp8.attach(w);
   }
@@ -132,6 +139,7 @@ struct Model {
         }
   }
 
+  Dtype dtype;  ///< without codes FP32, whose sums show their leaves
   GptConfig gpt{.name = "lab",
                 .layers = kLayers,
                 .heads = 2,
@@ -145,7 +153,7 @@ struct Model {
   CountedKernels kernels;
   const Ctx& ctx = kernels.ctx();
   Arena arena;
-  Tensor params = arena.zeros(Mem::Param, "params", Dtype::BF16, {layout.size()});
+  Tensor params = arena.zeros(Mem::Param, "params", dtype, {layout.size()});
   GptTensors w = layout.view(params);
   Fp8 fp8;
 };
@@ -167,35 +175,37 @@ void run_steps(Sheet& sheet) {
     m.fp8.end_step(m.ctx);
     rows(fmt::format("step {}: ", step));
   }
+  m.ctx.kernels->scale(m.ctx, m.params, 2);  // other weights, as from a checkpoint
   m.fp8.start(m.ctx);
   rows("start: with a history, ");
 }
 
 void run_bad_steps(Sheet& sheet) {
-  for (const float amax : {2.0f, kInf, kNaN}) {
-    Model m(sheet, true);
-    m.fp8.start(m.ctx);
-    m.fp8.scales().data<float>()[11] = amax;
-    const std::string where = fmt::format("steps/amax {}: ", amax);
-    const auto said = [&](const char* bad) {
-      const std::string reason = m.fp8.judge(m.ctx, bad);
-      return reason.empty() ? "update" : reason == bad ? "the reason that was there" : "skipped";
-    };
-    sheet.text(where + "of a good step", said(""));
-    sheet.text(where + "of a bad step", said("the loss is NaN"));
-    const Tensor losses = sheet.drawn(m.arena, "losses", {kB});
-    m.fp8.judge_losses(m.ctx, losses);
-    const int64_t bad = std::count_if(losses.data<float>(), losses.data<float>() + kB,
-                                      [](float loss) { return std::isnan(loss); });
-    sheet.text(where + "losses", fmt::format("{} of {} are NaN", bad, kB));
-  }
+  for (const float amax : {2.0f, kInf, kNaN})
+    for (const size_t tensor : {3, 5, 23}) {  // a weight, an input, and the last gradient
+      Model m(sheet, true);
+      m.fp8.start(m.ctx);
+      m.fp8.scales().data<float>()[2 * tensor + 1] = amax;
+      const std::string where = fmt::format("steps/amax {}: of tensor {}, ", amax, tensor);
+      const auto said = [&](const char* bad) {
+        const std::string reason = m.fp8.judge(m.ctx, bad);
+        return reason.empty() ? "update" : reason == bad ? "the reason that was there" : "skipped";
+      };
+      sheet.text(where + "a good step", said(""));
+      sheet.text(where + "a bad step", said("the loss is NaN"));
+      const Tensor losses = sheet.drawn(m.arena, "losses", {kB});
+      m.fp8.judge_losses(m.ctx, losses);
+      const int64_t bad = std::count_if(losses.data<float>(), losses.data<float>() + kB,
+                                        [](float loss) { return std::isnan(loss); });
+      sheet.text(where + "losses", fmt::format("{} of {} are NaN", bad, kB));
+    }
 }
 
 void run_parts(Sheet& sheet, bool on) {
   Model m(sheet, on);
   m.kernels.count<&Kernels::cast>();
   m.fp8.start(m.ctx);
-  const ActivationPlan plan{.dtype = Dtype::BF16};
+  const ActivationPlan plan{.dtype = m.dtype};
   const Activations acts = alloc_activations(m.arena, m.gpt, kB, plan);
   const ActGrads d = alloc_act_grads(m.arena, m.gpt, kB, plan);
   const Tensor flat = m.arena.zeros(Mem::Grad, "grads", Dtype::F32, {m.layout.size()});
@@ -237,7 +247,7 @@ void cases(Sheet& sheet) {
   sheet.run("a model", [&] { run_steps(sheet); });
   sheet.run("bad steps", [&] { run_bad_steps(sheet); });
   for (const bool on : {true, false})
-    sheet.run(on ? "attention, fp8" : "attention, bf16", [&] { run_parts(sheet, on); });
+    sheet.run(on ? "attention, fp8" : "attention, fp32", [&] { run_parts(sheet, on); });
 }
 
 }  // namespace ladder::lab
