@@ -24,10 +24,10 @@ namespace {
 
 /// Stands in for the disk. No real file could say how many bytes have moved.
 struct Disk {
-  bool on = false;        ///< else files are real ones
-  bool buffered = false;  ///< by the C library, until somebody flushes
-  bool full = false;
-  int64_t moved = 0;  ///< bytes, both ways
+  bool on = false;         ///< else files are real ones
+  bool buffered = false;   ///< by the C library, until somebody flushes
+  size_t room = SIZE_MAX;  ///< bytes that it takes
+  int64_t moved = 0;       ///< bytes, both ways
   std::string bytes = {};
   size_t at = 0;
 };
@@ -42,7 +42,7 @@ ssize_t read_disk(void*, char* to, size_t n) {
 }
 ssize_t write_disk(void*, const char* from, size_t n) {
   errno = ENOSPC;
-  if (disk.full) return 0;
+  n = std::min(n, disk.room - std::min(disk.at, disk.room));
   disk.bytes.resize(std::max(disk.bytes.size(), disk.at + n));
   std::memcpy(disk.bytes.data() + disk.at, from, n);
   disk.at += n;
@@ -124,17 +124,23 @@ void run_failures(Sheet& sheet) {
       return "with a UserError";
     }
   };
-  for (const bool buffered : {false, true}) {
-    disk = {.on = true, .buffered = buffered, .full = true};
-    OffloadFile file({true, true});
-    sheet.text(fmt::format("failures/a full disk{}", buffered ? ", seen late" : ""),
-               ends([&] { file.write(Ctx{}, 0, input); }));
-    disk.full = false;
-  }
+  for (const bool buffered : {false, true})
+    for (const size_t room : {0, 20}) {  // nothing fits, or a part of the input
+      disk = {.on = true, .buffered = buffered, .room = room};
+      OffloadFile file({true, true});
+      sheet.text(
+          fmt::format("failures/a full disk{}: {} bytes fit", buffered ? ", seen late" : "", room),
+          ends([&] { file.write(Ctx{}, 0, input); }));
+      disk.room = SIZE_MAX;
+    }
   disk = {.on = true};
   OffloadFile file({true, true});
   file.write(Ctx{}, 0, input);
-  sheet.text("failures/an input that is not there", ends([&] { file.read(Ctx{}, 1, input); }));
+  for (const size_t there : {0, 20}) {
+    disk.bytes.resize(static_cast<size_t>(input.bytes()) + there);
+    sheet.text(fmt::format("failures/an input that is not there: {} bytes are", there),
+               ends([&] { file.read(Ctx{}, 1, input); }));
+  }
 }
 
 std::string names(const std::vector<Offload>& what) {
@@ -242,6 +248,10 @@ void run_formulas(Sheet& sheet) {
     sheet.text(fmt::format("formula/a step: {}, {}", c.policy, c.precision),
                fmt::format("{}", o.offload.input_bytes(layout.gpt, layout.recompute, layout.acts,
                                                        layout.share)));
+    // Without --offload inputs nothing moves.
+    sheet.text(fmt::format("formula/a step: {}, {}, in memory", c.policy, c.precision),
+               fmt::format("{}", OffloadOptions{}.input_bytes(layout.gpt, layout.recompute,
+                                                              layout.acts, layout.share)));
   }
   MemoryBytes bytes;
   for (int i = 0; i < kMemCount; ++i) bytes[static_cast<Mem>(i)] = 1024 << i;
