@@ -22,7 +22,8 @@ struct Bench {
   const Kernels& ref = kernels_of("ref");
 
   explicit Bench(const Sheet& sheet_) : sheet(sheet_) { ctx.kernels = &ref; }
-  Tensor zeros(Shape shape) { return arena.zeros(Mem::Workspace, "lab", Dtype::F64, shape); }
+  /// Numbers that nobody has written yet: NaN.
+  Tensor unwritten(Shape shape) { return arena.alloc(Mem::Workspace, "lab", Dtype::F64, shape); }
   Tensor drawn(const char* name, Shape shape) { return drawn_double(sheet, arena, name, shape); }
 };
 
@@ -43,8 +44,8 @@ struct NormCase {
         w(m.drawn("w", {C})),
         b(biased ? m.drawn("b", {C}) : Tensor{}),
         dout(m.drawn("dout", {B, T, C})),
-        mean(centred ? m.zeros({B, T}) : Tensor{}),
-        rstd(m.zeros({B, T})) {
+        mean(centred ? m.unwritten({B, T}) : Tensor{}),
+        rstd(m.unwritten({B, T})) {
     // Rows whose mean is far from zero, and one of zeros: then it matters where epsilon stands.
     for (int64_t i = 0; i < inp.size(); ++i)
       inp.data<double>()[i] = i < C ? 0 : inp.data<double>()[i] + 3;
@@ -62,21 +63,21 @@ struct NormCase {
 
 void run_forward(Sheet& sheet, bool centred) {
   NormCase n(sheet, centred, centred);
-  const Tensor out = n.m.zeros(n.inp.shape), rstd = n.m.zeros(n.rstd.shape);
-  const Tensor mean = centred ? n.m.zeros(n.rstd.shape) : Tensor{};
+  const Tensor out = n.m.unwritten(n.inp.shape), rstd = n.m.unwritten(n.rstd.shape);
+  const Tensor mean = centred ? n.m.unwritten(n.rstd.shape) : Tensor{};
   n.m.ref.norm_forward(n.m.ctx, out, mean, rstd, n.inp, n.w, n.b);
   sheet.bits("forward/norm: out", rounded(out));
   sheet.bits("forward/norm: rstd", rounded(rstd));
 }
 void run_input(Sheet& sheet, bool centred) {
   NormCase n(sheet, centred, centred);
-  const Tensor dinp = n.m.zeros(n.inp.shape);
+  const Tensor dinp = n.m.unwritten(n.inp.shape);
   n.m.ref.norm_backward_input(n.m.ctx, dinp, n.dout, n.inp, n.w, n.mean, n.rstd);
   sheet.bits("backward/input", rounded(dinp));
 }
 void run_weights(Sheet& sheet, bool centred, bool biased) {
   NormCase n(sheet, centred, biased);
-  const Tensor dw = n.m.zeros({n.C}), db = biased ? n.m.zeros({n.C}) : Tensor{};
+  const Tensor dw = n.m.unwritten({n.C}), db = biased ? n.m.unwritten({n.C}) : Tensor{};
   for (const Into into : {Into::Write, Into::Add}) {
     n.m.ref.norm_backward_weight(n.m.ctx, dw, db, n.dout, n.inp, n.mean, n.rstd, into);
     const char* how = into == Into::Write ? "written" : "added";
@@ -89,7 +90,7 @@ void run_swiglu(Sheet& sheet, bool far_below) {
   Bench m(sheet);
   const Shape outs{2, 3, sheet.pick<int64_t>("inner", {6, 8})}, ins{2, 3, 2 * outs.dims[2]};
   const Tensor inp = m.drawn("gates and values", ins), dout = m.drawn("dout", outs),
-               out = m.zeros(outs), dinp = m.zeros(ins);
+               out = m.unwritten(outs), dinp = m.unwritten(ins);
   for (int64_t i = 0; i < outs.size(); ++i) {
     double* gate = inp.data<double>() + 2 * i;
     if (far_below) {
@@ -135,15 +136,15 @@ void run_heads(Sheet& sheet, const Heads& s) {
   Bench m(sheet);
   const Tensor qkv = m.drawn("qkv", {s.B, s.T, s.columns()});
   const Shape tokens{s.B, s.T, s.NH * s.HS};
-  const Tensor dout = m.drawn("dout", tokens), out = m.zeros(tokens);
-  const Tensor lse = m.zeros({s.B, s.NH, s.T}), dqkv = m.zeros(qkv.shape);
+  const Tensor dout = m.drawn("dout", tokens), out = m.unwritten(tokens);
+  const Tensor lse = m.unwritten({s.B, s.NH, s.T}), dqkv = m.unwritten(qkv.shape);
   m.ref.attention_forward(m.ctx, out, lse, qkv);
   m.ref.attention_backward(m.ctx, dqkv, dout, qkv, out, lse);
   // Queries, keys and values by themselves: who has one of them sees it.
   const int64_t r = s.NH / s.NKV, group = (r + 2) * s.HS;
   for (int64_t part = 0; part < 3; ++part) {
     const int64_t first = part == 0 ? 0 : (r + part - 1) * s.HS, n = part == 0 ? r * s.HS : s.HS;
-    const Tensor columns = m.zeros({s.B * s.T * s.NKV, n});
+    const Tensor columns = m.unwritten({s.B * s.T * s.NKV, n});
     for (int64_t row = 0; row < columns.dim(0); ++row)
       std::copy_n(dqkv.data<double>() + row * group + first, n, columns.data<double>() + row * n);
     sheet.bits(fmt::format("heads/{}", part == 0   ? "queries"
@@ -161,7 +162,7 @@ void run_piece(Sheet& sheet, const Heads& s) {
   const Shape queries{s.B, 64, s.NH * s.HS}, keys{s.B, 96, 2 * s.NKV * s.HS};
   const Tensor q = m.drawn("q", queries), kv = m.drawn("kv", keys), out = m.drawn("out", queries),
                dout = m.drawn("dout", queries), lse = m.drawn("lse", {s.B, s.NH, 64});
-  const Tensor dq = m.zeros(queries), dkv = m.zeros(keys);
+  const Tensor dq = m.unwritten(queries), dkv = m.unwritten(keys);
   m.ref.attention_piece_backward(m.ctx, dq, dkv, dout, q, kv, out, lse, place);
   sheet.bits("heads/queries of a piece", rounded(dq));
   sheet.bits("heads/keys and values of a piece", rounded(dkv));
