@@ -20,6 +20,7 @@ struct Case {
   GptConfig gpt;
   int cp;
   Wire wire;
+  TokenOrder order;
 };
 
 /// What one rank has found.
@@ -37,6 +38,7 @@ void run_tokens(Sheet& sheet, int64_t cp, TokenOrder order) {
       text += fmt::format("{}-{} in rows {}-{}, ", own.tokens(i).begin, own.tokens(i).end,
                           own.rows(i).begin, own.rows(i).end);
     for (int64_t run = 0; run < 2 * cp; ++run) text += fmt::format("{} ", own.pairs(own.run(run)));
+    text += fmt::format("{} ", own.pairs({T / 3, T - 1}));  // no whole runs
     sheet.text(fmt::format("tokens/{} ranks, {}: rank {}", cp, to_string(order), rank), text);
   }
 }
@@ -89,7 +91,7 @@ void attend(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, F
   OneRank rank(comm, {.token_chunks = kTokenChunks / static_cast<int64_t>(c.cp)});
   auto& [run, arena, ctx] = rank;
   ctx.kernels = &table;
-  const LocalTokens own{c.gpt.seq_len, c.cp, comm.rank(), TokenOrder::Zigzag};
+  const LocalTokens own{c.gpt.seq_len, c.cp, comm.rank(), c.order};
   const int64_t before = arena.current()[Mem::Workspace];
   RingAttention ring(arena, ctx, comm, run, {own, c.gpt, Dtype::F32});
   found.room = arena.current()[Mem::Workspace] - before;
@@ -108,6 +110,13 @@ void attend(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, F
   ring.forward(ctx, saved);
   found.att = numbers(saved.att);
   found.lse = numbers(saved.lse);
+  // Another block, which shares the ring's memory.
+  const AttnSaved other{.qkv = own_rows(sheet, arena, own, "qkv of another block", N),
+                        .att = empty(saved.att.shape),
+                        .lse = empty(saved.lse.shape),
+                        .angles = {}};
+  meetings.begin(messages_of_forward(c.cp));
+  ring.forward(ctx, other);
   meetings.begin(messages_of_backward(c.cp));
   ring.backward(ctx, d, saved);
   found.dqkv = numbers(d.dqkv);
@@ -129,8 +138,8 @@ void run_ring(Sheet& sheet, const Case& c, SeenOfAll& seen) {
   sheet.without_idea("room",
                      4 * t * s.q() + 2 * c.cp * 4 * t * (s.q() + 2 * s.NH) + (4 + c.cp) * keys);
   sheet.count("room", most_of(found, &Found::room));
-  // Keys and gradients go around with each other, back to their owner.
-  sheet.without_idea("sent", c.cp * 3 * c.cp * keys);
+  // Keys and gradients go around with each other, back to their owner; keys of two blocks.
+  sheet.without_idea("sent", c.cp * 4 * c.cp * keys);
   sheet.count("sent", sum_of(found, &Found::sent));
 }
 
@@ -147,18 +156,21 @@ void cases(Sheet& sheet) {
   const auto grouped = sheet.pick<int64_t>("groups", {1, 2});
   for (const int cp : {2, 4})
     for (const Wire wire : {Wire::Slow, Wire::Fast}) {
-      const Case c{.gpt = {.name = "lab",
-                           .layers = 1,
-                           .heads = 4,
-                           .channels = sheet.pick<int64_t>("channels", {16, 24}),
-                           .seq_len = 64 * cp,
-                           .positions = 64 * cp,
-                           .vocab = 11,
-                           .padded_vocab = 16,
-                           .kv_heads = wire == Wire::Slow ? 4 : grouped},
-                   .cp = cp,
-                   .wire = wire};
-      sheet.run(fmt::format("{} ranks, a {} wire", cp, wire == Wire::Slow ? "slow" : "fast"),
+      const Case c{
+          .gpt = {.name = "lab",
+                  .layers = 1,
+                  .heads = 4,
+                  .channels = sheet.pick<int64_t>("channels", {16, 24}),
+                  .seq_len = 64 * cp,
+                  .positions = 64 * cp,
+                  .vocab = 11,
+                  .padded_vocab = 16,
+                  .kv_heads = wire == Wire::Slow ? 4 : grouped},
+          .cp = cp,
+          .wire = wire,
+          .order = cp == 2 && wire == Wire::Fast ? TokenOrder::Contiguous : TokenOrder::Zigzag};
+      sheet.run(fmt::format("{} ranks, a {} wire, {}", cp, wire == Wire::Slow ? "slow" : "fast",
+                            to_string(c.order)),
                 [&] { run_ring(sheet, c, seen); });
     }
   // A case of its own: figures of the others count where a message is waited for too early.
