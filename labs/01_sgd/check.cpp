@@ -58,7 +58,7 @@ void gradients(Sheet& sheet, const Case& c, uint64_t batches) {
   ctx.flops = &flops;
   Arena arena;
   const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
-  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
+  const Tensor grads = sheet.drawn(arena, "what was there", {layout.size()});
   const Tensor losses = arena.zeros(Mem::Activation, "losses", Dtype::F32, {c.batch});
   const GptTensors w = layout.view(params), dw = layout.view(grads);
   const Activations acts = alloc_activations(arena, c.gpt, c.batch);

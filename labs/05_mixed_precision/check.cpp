@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/05_mixed_precision/loss_scaler.h"
@@ -20,9 +21,12 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Ends one step: 'g' is good, 'i' has an infinite norm, 'n' a norm that is NaN, 'l' an infinite
-/// loss.
+/// loss, 'm' a loss that is NaN, 'b' both NaN.
 std::string end_step(LossScaler& scaler, char what) {
-  return scaler.end_step(what == 'l' ? kInf : 2.5, what == 'i' ? kInf : what == 'n' ? kNaN : 1.5);
+  const bool both = what == 'b';
+  const double loss = what == 'l' ? kInf : both || what == 'm' ? kNaN : 2.5;
+  const double norm = what == 'i' ? kInf : both || what == 'n' ? kNaN : 1.5;
+  return scaler.end_step(loss, norm);
 }
 
 /// A letter for each step: long and short rows of good steps, and overflows one after another.
@@ -31,7 +35,7 @@ std::string drawn_steps(const Sheet& sheet, int64_t window) {
   std::string steps;
   for (uint64_t i = 0; steps.size() < 120; ++i) {
     const auto row = static_cast<size_t>(random.below(static_cast<uint64_t>(3 * window), i));
-    steps += std::string(row, 'g') + "inl"[random.below(3, i, 1)];
+    steps += std::string(row, 'g') + "inlbm"[i % 5];
   }
   return steps;
 }
@@ -174,9 +178,10 @@ void train_counts(Sheet& sheet, const LossScaleOptions& options) {
 }
 
 void formulas(Sheet& sheet) {
-  for (const char* name : {"fp32", "bf16", "fp16"}) {
-    const PrecisionOptions precision{.name = name};
-    sheet.text(fmt::format("formula/weights and master: {}", name),
+  for (const auto& [name, bits] :
+       {std::pair{"fp32", 32}, {"bf16", 32}, {"fp16", 32}, {"bf16", 16}}) {
+    const PrecisionOptions precision{.name = name, .master_bits = bits};
+    sheet.text(fmt::format("formula/weights and master: {}, {} bits", name, bits),
                fmt::format("{} and {}", Weights::param_bytes(kN, precision),
                            Weights::master_bytes(kN, precision)));
   }
@@ -209,8 +214,9 @@ void cases(Sheet& sheet) {
   for (const char* precision : {"fp32", "bf16", "fp16"})
     sheet.run(fmt::format("training in {}", precision),
               [&] { train_bits(sheet, {.name = precision}, too_large); });
-  sheet.run("training in fp16 from a scale of 1024",
-            [&] { train_bits(sheet, {.name = "fp16"}, options); });
+  for (const float scale : {1024.0f, 0x1p-3f})
+    sheet.run(fmt::format("training in fp16 from a scale of {}", scale),
+              [&] { train_bits(sheet, {.name = "fp16"}, {.initial = scale, .window = window}); });
   sheet.run("bytes", [&] { formulas(sheet); });
   sheet.run("training in bf16 without a master",
             [&] { train_bits(sheet, {.name = "bf16", .master_bits = 16}, options); });

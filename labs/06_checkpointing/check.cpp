@@ -181,7 +181,9 @@ void cases(Sheet& sheet) {
                       .positions = 6,
                       .vocab = 11,
                       .padded_vocab = 13};
-  const std::vector<std::string> blocks{"full", "every:2", "every:3", "sqrt", "none"},
+  // A segment of all blocks is not `none`, if others come in between.
+  const std::vector<std::string> blocks{"full", "every:2", "every:3",
+                                        fmt::format("every:{}", gpt.layers), "none"},
       parts{"selective", "selective:attention", "selective:mlp"};
   for (const auto& policies : {blocks, parts})
     for (const std::string& policy : policies)

@@ -9,6 +9,7 @@
 
 #include "chapters/07_ddp/ddp.h"
 #include "common/comm/reduction.h"
+#include "labs/messages_only.h"
 #include "labs/ranks.h"
 
 namespace ladder::lab {
@@ -19,7 +20,7 @@ constexpr std::chrono::milliseconds kSlow{20};
 /// What one rank has found.
 struct Found {
   std::vector<float> numbers;
-  int64_t sent = 0;
+  int64_t sent = 0, messages = 0;
   std::string early;  ///< bytes sent after each section, in order
 
   void add(const Tensor& more) {
@@ -31,9 +32,21 @@ void fill(const Sheet& sheet, const Tensor& part, int rank, int64_t stream) {
   sheet.draw(part, "gradients", static_cast<uint64_t>(1000 * stream + rank + 1));
 }
 
+/// Counts messages.
+struct CountingComm : MessagesOnly {
+  using MessagesOnly::MessagesOnly;
+  Pending do_isend(Tensor data, int to) override {
+    messages += data.size() > 0;
+    return MessagesOnly::do_isend(data, to);
+  }
+
+  int64_t messages = 0;
+};
+
 /// One all-reduce of n numbers.
-void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
-  const auto found = on_ranks<Found>(ranks, [&](Comm& comm, Found& mine) {
+std::vector<Found> run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
+  auto found = on_ranks<Found>(ranks, [&](Comm& threads, Found& mine) {
+    CountingComm comm(threads);
     OneRank rank(comm);
     const Tensor data = rank.arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
@@ -41,11 +54,13 @@ void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
     collectives.all_reduce(data);
     mine.add(data);
     mine.sent = comm.statistics().wire_bytes();
+    mine.messages = comm.messages;
   });
   for (size_t r = 0; r < found.size(); ++r)
     sheet.bits(fmt::format("{}/rank {}", to_string(reduction), r), found[r].numbers);
   sheet.without_idea("sent", 4 * (ranks - 1) * n);
   sheet.count("sent", most_of(found, &Found::sent));
+  return found;
 }
 
 /// Two steps in which sections become ready from the last down, each filled just before. wait() of
@@ -102,9 +117,17 @@ void cases(Sheet& sheet) {
     for (const int ranks : {2, sheet.pick("ranks", {3, 5}), 4})
       sheet.run(fmt::format("ring of {}, {} numbers", ranks, n),
                 [&] { run_reduction(sheet, Reduction::Ring, ranks, n); });
-    for (const int ranks : {2, 4, 8})
-      sheet.run(fmt::format("halving on {}, {} numbers", ranks, n),
-                [&] { run_reduction(sheet, Reduction::Halving, ranks, n); });
+    for (const int ranks : {2, 4, 8}) {
+      const std::string name = fmt::format("halving on {}, {} numbers", ranks, n);
+      std::vector<Found> found;
+      sheet.run(name, [&] { found = run_reduction(sheet, Reduction::Halving, ranks, n); });
+      if (ranks == 2) continue;
+      // Chunk by chunk the bytes are the same: as many messages as in a ring.
+      sheet.run(name + ", its messages", [&] {
+        sheet.without_idea("sent", 2 * (ranks - 1));
+        sheet.count("sent", most_of(found, &Found::messages));
+      });
+    }
   }
   // Buckets of one section, of some, and of all.
   for (const double kib : {0.0, sheet.pick("bucket", {6.0, 9.0}), 1e3})

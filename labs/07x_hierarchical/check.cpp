@@ -71,7 +71,7 @@ void run_case(Sheet& sheet, const Nodes& nodes) {
     Collectives(comm, ctx, Reduction::Tree, arena, Dtype::F32, nodes.n).all_reduce(data);
   };
   const int64_t others = nodes.count - 1;
-  const bool equal = nodes.n % nodes.ranks() == 0;  // a part for each rank
+  const bool equal = others > 0 && nodes.n % nodes.ranks() == 0;  // a part for each rank
   sheet.wanted([&] {
     write(sheet, reduce_all(sheet, nodes, tree));
     if (!equal) return;
@@ -98,9 +98,10 @@ void cases(Sheet& sheet) {
   const int many = sheet.pick("nodes", {5, 6});
   const auto each = sheet.pick<int64_t>("each", {16, 40, 64}),
              odd = sheet.pick<int64_t>("odd", {37, 101});
-  for (const auto& [count, per_node] : {std::pair{3, 2}, {3, 4}, {many, 2}})
+  for (const auto& [count, per_node] : {std::pair{3, 2}, {3, 4}, {many, 2}, {1, 4}})
     for (const int64_t n : {each * count * per_node, odd})
-      sheet.run(fmt::format("{} nodes of {} ranks, {} numbers", count, per_node, n),
+      sheet.run(fmt::format("{} node{} of {} ranks, {} numbers", count, count > 1 ? "s" : "",
+                            per_node, n),
                 [&] { run_case(sheet, {.count = count, .per_node = per_node, .n = n}); });
 }
 

@@ -5,15 +5,19 @@
 #include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/08_zero1/zero1.h"
 #include "common/model/init.h"
+#include "common/model/tied_head.h"
 #include "labs/ranks.h"
 
 namespace ladder::lab {
 namespace {
+
+constexpr std::chrono::milliseconds kSlow{20};
 
 struct Case {
   int ranks;
@@ -37,14 +41,22 @@ void append(std::vector<Row>& rows, const std::string& when, const ParamLayout& 
     rows.push_back({fmt::format("{}, section {}", when, s), numbers(layout.section_of(flat, s))});
 }
 
+/// Keeps the thread busy for a while: who does not wait reads what has not come.
+void delay(CommStream& stream) {
+  if (stream.has_thread())
+    static_cast<void>(
+        stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
+}
+
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   OneRank rank(comm);
   auto& [run, arena, ctx] = rank;
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
+  const ParamLayout layout = params.grads();
   const ShardedWeights weights(arena, params, shard, c.precision);
-  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {params.size()}),
-               drawn = arena.zeros(Mem::Workspace, "drawn", Dtype::F32, {params.size()});
-  CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()}),
+               drawn = arena.zeros(Mem::Workspace, "drawn", Dtype::F32, {layout.size()});
+  CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, layout.largest_section());
   Zero1 zero1(stream, params, c.ddp);
   Optimizer optimizer(arena, shard, {}, {});
 
@@ -52,6 +64,9 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
   append(found.weights, "at the start", params, weights.compute);
+  const auto drain = [&] {  // all that the stream was given is done
+    stream.run([](const Ctx&, Collectives&) {}).wait();
+  };
   const auto sent = [&] { return stream.group().statistics().wire_bytes(); };
   int64_t before = 0;
   for (uint64_t step = 0; step < 2; ++step) {
@@ -60,19 +75,24 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
     found.sends.emplace_back();
     for (int64_t s = params.sections(); s-- > 0;) {
       const int64_t before_section = sent();
-      const Tensor section = params.section_of(drawn, s);
-      std::copy_n(section.data<float>(), section.size(), params.section_of(grads, s).data<float>());
+      const Tensor section = layout.section_of(drawn, s);
+      std::copy_n(section.data<float>(), section.size(), layout.section_of(grads, s).data<float>());
+      const bool slow = step == 1 && s == 0;  // then wait() alone waits
+      if (slow) delay(stream);
       zero1.section_done(grads, s);
-      stream.run([](const Ctx&, Collectives&) {}).wait();  // so all that it was given is done
+      if (slow) break;
+      drain();
       found.sends.back().push_back(sent() > before_section ? 1 : 0);
     }
     zero1.wait(ctx, grads);
-    append(found.sums, fmt::format("step {}", step + 1), shard, grads);
-    optimizer.step(ctx, weights.master, grads, 1e-2f);
+    append(found.sums, fmt::format("step {}", step + 1), shard.grads(), grads);
+    optimizer.step(ctx, weights.master, join_tied_head(ctx, params, grads), 1e-2f);
     weights.refresh(ctx, shard);
+    if (step == 1) delay(stream);
     all_gather(ctx, stream, params, weights.compute);
     append(found.weights, fmt::format("after step {}", step + 1), params, weights.compute);
   }
+  drain();
   found.sent = sent() - before;
 }
 
@@ -94,7 +114,7 @@ std::vector<Found> run_case(Sheet& sheet, const Case& c) {
   if (thrown) std::rethrow_exception(thrown);
   const ParamLayout params(c.gpt, c.ranks);
   const int64_t element = size_of(c.precision.dtype());
-  sheet.without_idea("sent", (c.ranks - 1) * params.size() * (8 + element));
+  sheet.without_idea("sent", (c.ranks - 1) * (8 * params.grads().size() + element * params.size()));
   sheet.count("sent", sum_of(found, &Found::sent));
   return found;
 }
@@ -144,7 +164,8 @@ void cases(Sheet& sheet) {
                      .seq_len = 5,
                      .positions = sheet.pick<int64_t>("positions", {5, 7}),
                      .vocab = sheet.pick<int64_t>("vocab", {11, 20}),
-                     .padded_vocab = 32},
+                     .padded_vocab = 32,
+                     .tied_head = (ranks > 2) == (precision == std::string("fp32"))},
              .precision = {},
              .ddp = {},
              .seed = sheet.seed()};

@@ -7,6 +7,7 @@
 #include <limits>
 #include <semaphore>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "labs/08x_late_gather/late_gather.h"
@@ -15,7 +16,8 @@
 namespace ladder::lab {
 namespace {
 
-constexpr std::chrono::seconds kHeld{2};  // then a use that waits for what is held goes on
+constexpr std::chrono::seconds kHeld{2};       // then a use that waits for what is held goes on
+constexpr std::chrono::milliseconds kSlow{1};  // what a section takes in the second step
 constexpr int64_t kSteps = 2;
 
 struct Case {
@@ -61,6 +63,9 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       const Tensor section = c.params.section_of(params, s);
       const Tensor own = Chunks{section.size(), c.ranks, kAlign}.of(section, comm.rank());
       std::ranges::copy(chunk_of(sheet, step, s, comm.rank(), own.size()), own.data<float>());
+      if (step == 1)
+        static_cast<void>(
+            stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
       gather.updated(params, s);
       if (s <= c.held) {
         // Jobs run in order: this one sees what was started before it.
@@ -81,6 +86,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       gather.before_use(s);
     }
     hold.wait();
+    stream.run([](const Ctx&, Collectives&) {}).wait();  // what nobody has waited for
   }
 }
 
