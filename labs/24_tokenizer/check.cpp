@@ -160,12 +160,12 @@ void run_blanks(Sheet& sheet, Split split) {
   }
 }
 
-/// Merges of a tokenizer, which counts how often it is asked.
+/// Merges of a tokenizer, which counts how often it is asked. Ids do not ascend as ranks do.
 class Counted {
  public:
   explicit Counted(const std::vector<std::pair<std::string, std::string>>& merges) {
     for (const auto& [left, right] : merges) {
-      const uint32_t id = 256 + static_cast<uint32_t>(all_.size());
+      const uint32_t id = 300 - static_cast<uint32_t>(all_.size());
       all_[{ids_.at(left), ids_.at(right)}] = {static_cast<uint32_t>(all_.size()), id};
       ids_[left + right] = id;
     }

@@ -48,10 +48,11 @@ std::vector<int64_t> drawn_lengths(const Sheet& sheet, uint64_t stream, int64_t 
 
 void run_plan(Sheet& sheet) {
   for (const Pack pack : {Pack::Ffd, Pack::Greedy})
-    for (uint64_t round = 1; round <= 6; ++round) {
+    for (uint64_t round = 1; round <= 7; ++round) {  // the last has no piece
       const int64_t T = 8 + static_cast<int64_t>(round % 3), M = round < 3 ? T : 3;
       std::string said;
-      for (const auto& row : plan_rows(drawn_lengths(sheet, round, 24, T), T, M, pack))
+      for (const auto& row :
+           plan_rows(drawn_lengths(sheet, round, round < 7 ? 24 : 0, T), T, M, pack))
         said += fmt::format("[{}] ", fmt::join(row, " "));
       sheet.text(fmt::format("plan/{}, round {}: rows", to_string(pack), round), said);
     }
@@ -89,7 +90,11 @@ void run_positions(Sheet& sheet) {
         fmt::format("positions/all: row {}", b),
         fmt::format("{}", fmt::join(std::span(position.data<int32_t>() + b * kRow, kRow), " ")));
   sheet.text("positions/longest: it", fmt::format("{}", longest));
-  for (const auto& wrong : {std::array{4, 6, 0, 2}, std::array{0, 2, 12, 20}}) {
+  for (const auto& wrong : {std::array{4, 6, 0, 2},
+                            {0, 2, 12, 20},
+                            {0, 4, 3, 6},
+                            {0, 2, 6, 4},
+                            {0, 2, kBundles * kRow, kBundles * kRow + 2}}) {
     std::ranges::copy(wrong, borders.data<int32_t>());
     std::string said = "taken";
     try {

@@ -166,9 +166,10 @@ void run_no_sources(Sheet& sheet) {
 std::string answer(const Files& files, const nlohmann::json& state) {
   OrderPlace place = files.place(1);
   const auto all = [&] {
-    return fmt::format("{} {} {} {} {} {}", place.window, place.row, place.seed,
+    return fmt::format("{} {} {} {} {} {} {} {}", place.window, place.row, place.seed,
                        fmt::join(place.counts_at_begin, " "), fmt::join(place.counts_at_end, " "),
-                       fmt::join(place.targets, " "));
+                       fmt::join(place.targets, " "), fmt::join(place.weights, " "),
+                       fmt::join(place.since, " "));
   };
   const std::string before = all();
   try {

@@ -91,10 +91,11 @@ GptConfig small() {
 
 /// A rank of two, with its chunk of the model.
 struct Rank {
-  Rank(const RunOptions& options, Comm& c, const Sheet& s)
+  Rank(const RunOptions& options, Comm& c, const Sheet& s, bool async)
       : comm(c),
         sheet(s),
         layout(ParamLayout(small(), comm.size()).shard(comm.rank())),
+        staging(arena, {.async = async}, layout.own(params), {{"m", m}, {"v", v}}),
         run(options,
             {.chapter = "lab",
              .gpt = layout.config(),
@@ -141,7 +142,7 @@ struct Rank {
   Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
   Tensor m = arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()});
   Tensor v = arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()});
-  Staging staging{arena, {.async = true}, layout.own(params), {{"m", m}, {"v", v}}};
+  Staging staging;
   Run run;
   AsyncSave saving{run, staging};
 };
@@ -156,11 +157,12 @@ struct Place {
     write_file(run.data, "lab", std::string(1000, 'a'));
   }
   /// Runs the body on two ranks. @return the status with which the run ends
-  int ranks(const Sheet& sheet, const std::function<void(Rank&)>& body) const try {
+  int ranks(const Sheet& sheet, const std::function<void(Rank&)>& body, bool async = true) const
+      try {
     run_threads(
         2,
         [&](Comm& comm) {
-          Rank rank(run, comm, sheet);
+          Rank rank(run, comm, sheet, async);
           body(rank);
           comm.barrier();
         },
@@ -287,6 +289,14 @@ void run_full(Sheet& sheet) {
              fmt::format("status {}, goes on: {}", status, yes_or_no(steps >= kSteps)));
 }
 
+/// Without --async a checkpoint is there when save() returns.
+void run_at_once(Sheet& sheet) {
+  const Place place;
+  place.ranks(
+      sheet, [&](Rank& rank) { rank.step(0, true); }, /*async=*/false);
+  sheet.text("votes/committed without --async", fmt::format("{}", found(place.run.save)));
+}
+
 }  // namespace
 
 void cases(Sheet& sheet) {
@@ -300,6 +310,7 @@ void cases(Sheet& sheet) {
   run("a slow disk", run_slow);
   run("two saves", run_second);
   run("a full disk", run_full);
+  run("without --async", run_at_once);
 }
 
 }  // namespace ladder::lab

@@ -79,6 +79,7 @@ void run_torn(Sheet& sheet) {
   for (const size_t n : {size_t{0}, cut, 9 + cut, a.size() - cut, a.size(), a.size() + cut,
                          a.size() + 11, a.size() + 12 + cut, (a + b).size() - cut, (a + b).size()})
     ask(fmt::format("cut: after {} bytes", n), (a + b).substr(0, n));
+  ask("cut: an empty record at the end", a + record_of(""));
   std::string damaged = a + b;
   damaged[a.size() + 12 + cut] ^= 4;
   ask("damaged: data", damaged + a);
