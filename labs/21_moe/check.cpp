@@ -41,13 +41,14 @@ Tensor drawn_choices(const Sheet& sheet, Arena& arena, const ChoiceSizes& s, boo
 
 // ---- choices and rows ---------------------------------------------------------------------------
 
-/// Choices of tokens whose scores take few different values, so that many are equal.
+/// Choices of tokens whose scores take few different values, so that many are equal. With a bias
+/// all keys are negative.
 void run_choices(Sheet& sheet, const char* what, int64_t E, int64_t k) {
   const Random random(sheet.seed(), what);
   const std::string which = what;
   std::vector<float> bias(static_cast<size_t>(E));
   for (size_t e = 0; e < bias.size(); ++e)
-    bias[e] = 0.25f * static_cast<float>(random.below(4, 1000 + e));
+    bias[e] = 0.25f * static_cast<float>(random.below(4, 1000 + e)) - 4;
   for (uint64_t token = 0; token < 12; ++token) {
     std::vector<float> scores(static_cast<size_t>(E));
     for (size_t e = 0; e < scores.size(); ++e)
@@ -90,15 +91,15 @@ void run_rows(Sheet& sheet, const ChoiceSizes& s, int64_t capacity, bool elsewhe
 
 // ---- the router, in double ----------------------------------------------------------------------
 
-void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule) {
+void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule, bool has_bias = true) {
   Arena arena;
   const Kernels& ref = kernels_of("ref");
   Ctx ctx;
   ctx.kernels = &ref;
   const auto real = [&](Shape shape) { return unwritten(arena, Dtype::F64, shape); };
   const Tensor logits = drawn_double(sheet, arena, "logits", {s.B, s.T, s.E});
-  const Tensor bias = drawn_double(sheet, arena, "bias", {s.E});
-  for (int64_t e = 0; e < s.E; ++e) bias.data<double>()[e] *= 0.1;
+  const Tensor bias = has_bias ? drawn_double(sheet, arena, "bias", {s.E}) : Tensor{};
+  for (int64_t e = 0; has_bias && e < s.E; ++e) bias.data<double>()[e] *= 0.1;
   const Tensor expert = alloc(arena, Dtype::I32, {s.B, s.T, s.k});
   const Tensor load = alloc(arena, Dtype::I32, {s.B, s.E});
   std::fill_n(load.data<int32_t>(), load.size(), 3);  // of a step before
@@ -208,9 +209,11 @@ void run_bias(Sheet& sheet, const ChoiceSizes& s) {
   const Random random(sheet.seed(), "load");
   for (uint64_t step = 0; step < 3; ++step) {
     for (int64_t l = 0; l < 2; ++l) {
-      // Expert 0 always has the mean load, and the others have more or less.
+      // Expert 0 has the mean load, and the others have more or less. In the last step it has one
+      // less, so that the mean is no whole number.
       const Tensor load = routers.load(l);
       std::fill_n(load.data<int32_t>(), load.size(), 20);
+      if (step == 2) --*load.data<int32_t>();
       for (int64_t e = 1; e + 1 < s.E; e += 2) {
         const auto moved =
             static_cast<int32_t>(1 + random.below(9, step, static_cast<uint64_t>(l * s.E + e)));
@@ -257,6 +260,7 @@ void cases(Sheet& sheet) {
     sheet.run(fmt::format("a layer, capacity {}", capacity),
               [&] { run_layer(sheet, s, capacity); });
   sheet.run("biases of two blocks", [&] { run_bias(sheet, s); });
+  sheet.run("router, softmax, no bias", [&] { run_router(sheet, s, {}, /*has_bias=*/false); });
 }
 
 }  // namespace ladder::lab

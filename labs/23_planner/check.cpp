@@ -64,7 +64,7 @@ void run_buffers(Sheet& sheet, const std::string& ranks,
           Job job = make_job("llama-nano", precision, tp * pp * cp, 8);
           job.sequence_parallel = sequence_parallel;
           const PlanLayout l{
-              .tp = tp, .pp = pp, .cp = cp, .micro_batch = sheet.pick("mb", {1L, 2L})};
+              .tp = tp, .pp = pp, .cp = cp, .micro_batch = sheet.pick("mb", {2L, 4L})};
           const std::string name =
               fmt::format("{}, {}, sequence parallel {}", l.text(), precision, sequence_parallel);
           sheet.text("buffers/bytes: " + name, sheet.returned(name, [&] {
@@ -131,11 +131,11 @@ void run_data(Sheet& sheet) {
   const auto micro = sheet.pick<int64_t>("micro-batch", {1, 2});
   for (int zero = 0; zero <= 3; ++zero)
     sheet.run(fmt::format("messages of ZeRO-{}", zero), [&] {
-      for (const int64_t dp : {1, 8, 64}) {
-        if (dp == 1 && zero > 0) continue;
-        Job job = make_job("gpt2-350m", "bf16", dp, 8 * dp);
-        job.gradients = sheet.pick("gradients", {Gradients::Fp32, Gradients::Narrow});
-        PlanLayout l{.dp = dp, .zero = zero, .micro_batch = micro};
+      for (const auto& [dp, pp] : {std::pair<int64_t, int64_t>{1, 1}, {8, 1}, {64, 1}, {8, 4}}) {
+        if (zero > (dp == 1 ? 0 : pp == 1 ? 3 : 1)) continue;
+        Job job = make_job("gpt2-350m", "bf16", dp * pp, 8 * dp);
+        job.gradients = dp == 8 ? Gradients::Narrow : Gradients::Fp32;
+        PlanLayout l{.pp = pp, .dp = dp, .zero = zero, .micro_batch = micro};
         if (zero == 3 && dp == 64) l.replicas = 8;
         sheet.text("data/seconds: " + l.text(), sheet.returned(l.text(), [&] {
           const Device device = make_device(40);
