@@ -23,7 +23,7 @@ struct Wgmma : Mma<__nv_bfloat16, kHS, 1, kWarps, kPartnerRows, 64> {
   using Base = Mma<T, kHS, 1, kWarps, kPartnerRows, 64>;
   using Base::kThreads, Base::kNeighbors, Base::kSlice, Base::kPartners;
   using typename Base::Four, typename Base::Scores, typename Base::Sums;
-  /// An SM holds. Sums of 128 channels take 64 registers of a thread.
+  /// Blocks that an SM holds. Sums of 128 channels take 64 registers of a thread.
   static constexpr int kBlocks = kHS * kWarps > 512 ? 1 : 2;
   static constexpr int kTeamRows = 64;
   static constexpr int kStride = kHS;
@@ -41,7 +41,8 @@ struct Wgmma : Mma<__nv_bfloat16, kHS, 1, kWarps, kPartnerRows, 64> {
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
     constexpr int kCopies = kHS / kNeighbors, kStep = kThreads / kCopies;
-    // So all rows of a thread have one place in a group of eight, and one of a square's kStep.
+    // A thread's rows are kStep apart. So they lie at one place of a group of eight rows, and their
+    // pieces are swapped alike.
     static_assert(kCount % kStep == 0 && kStep % 8 == 0 && 64 % kStep == 0);
     const int row = static_cast<int>(threadIdx.x) / kCopies;
     const int d = static_cast<int>(threadIdx.x) % kCopies * kNeighbors;
