@@ -110,8 +110,8 @@ __global__ void route_back(RouteBack r, Extents s, RouteRule rule, float balance
   const float *x = r.logits + row * s.E, *p = r.scores + row * s.E, *dw = r.dweight + row * s.k;
   const int32_t *chosen = r.expert + row * s.k, *load = r.load + row / s.T * s.E;
   float* dx = r.dlogits + row * s.E;
-  // The gradient of the scores: from the balance loss and from the weights. From the
-  // gradient of numbers that were divided by their sum, its mean is subtracted; of a softmax below.
+  // The gradient of the scores: from the balance loss and from the weights. Where scores are
+  // divided by their sum, a mean is subtracted from their gradient.
   const float sum = divisor(p, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e)

@@ -45,7 +45,7 @@ __device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
   }
 }
 
-/// partial (R,kLimbs,stripes): the squared norm of each stripe of x (R,N). A stripe is the share of
+/// partial (R,kLimbs,stripes): the squared norm of each stripe of x (R,N). A stripe is the part of
 /// a row's leaves that one block adds up: each of its threads takes every (stripes x threads)-th
 /// leaf.
 template <int W>

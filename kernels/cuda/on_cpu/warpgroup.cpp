@@ -86,10 +86,6 @@ void compute_before(int group) {
   }
 }
 
-struct Wait {
-  int before;  ///< this group
-};
-
 }  // namespace
 
 uint32_t factor_at(const void* first) {
@@ -114,11 +110,10 @@ void start_product(const Product& mine, Where where) {
 void close_product_group() { ++products_of(running_thread()).open_group; }
 
 void finish_products(int pending_groups, Where where) {
-  Wait mine{products_of(running_thread()).open_group - pending_groups};
+  int before = products_of(running_thread()).open_group - pending_groups;
   meet_warp(
-      "a wait for wgmma", kAll, &mine,
-      [](const Lanes& lanes) { compute_before(static_cast<const Wait*>(lanes[0])->before); },
-      where);
+      "a wait for wgmma", kAll, &before,
+      [](const Lanes& lanes) { compute_before(*static_cast<const int*>(lanes[0])); }, where);
 }
 
 }  // namespace ladder::on_cpu
