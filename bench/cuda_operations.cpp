@@ -189,7 +189,7 @@ std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   auto* scale = new (gpu.tokens({2}, kVocab).ptr) Fp8Scale;  // of both sides
   const auto codes_of = [&](const Tensor& x, Dtype dtype) {
     Tensor codes = gpu.zeros(dtype, x.shape);
-    codes.turned = gpu.zeros(dtype, x.shape).ptr;
+    codes.transposed = gpu.zeros(dtype, x.shape).ptr;
     codes.fp8 = scale;
     k.cast(ctx, codes, x);
     return codes;

@@ -31,6 +31,9 @@ target_compile_options(ladder_options INTERFACE
   # From GCC 13 on AddressSanitizer puts stack frames on the heap, where GCC 14 misaligns vectors of
   # 64 bytes.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Debug>>:--param=asan-use-after-return=0>
+  # GCC looks for memory it no longer needs once it has taken 128 MB, and again when it has 30% more.
+  # With more room it compiles in nine tenths of the time.
+  $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>
   # Fused multiply-adds are written out: the compiler must not choose where they are.
   -ffp-contract=off)
 

@@ -123,9 +123,9 @@ constexpr int32_t kNoRow = -1;
 /// the names in kernels/operations.inc.
 struct Kernels {
   const char* name;
-  int64_t scratch_bytes;   ///< of Ctx::scratch for each thread; a device counts as one thread
-  int64_t max_head;        ///< most channels of a head that attention takes
-  bool turns_fp8 = false;  ///< whether `cast` writes a transposed copy of FP8 codes, too
+  int64_t scratch_bytes;        ///< of Ctx::scratch for each thread; a device counts as one thread
+  int64_t max_head;             ///< most channels of a head that attention takes
+  bool transposes_fp8 = false;  ///< whether `cast` writes a transposed copy of FP8 codes, too
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]. Without wpe: the token's row alone. If the token

@@ -116,8 +116,8 @@ struct Tensor {
   Place place = Place::Host;
   Shape shape;
   Fp8Scale* fp8 = nullptr;  ///< E4M3 and E5M2 only
-  /// The same FP8 codes, transposed: (dim(-1),rows()). Null unless Kernels::turns_fp8 is set.
-  void* turned = nullptr;
+  /// The same FP8 codes, transposed: (dim(-1),rows()). Null unless Kernels::transposes_fp8 is set.
+  void* transposed = nullptr;
 
   explicit operator bool() const { return ptr != nullptr; }
   int64_t size() const { return shape.size(); }
@@ -156,7 +156,7 @@ struct Tensor {
           begin + count, to_string(shape));
     Tensor part = *this;
     part.shape.dims[0] = count;
-    part.turned = nullptr;
+    part.transposed = nullptr;
     const int64_t stride = dim(0) == 0 ? 0 : bytes() / dim(0);
     if (ptr) part.ptr = static_cast<char*>(ptr) + begin * stride;
     return part;
@@ -166,7 +166,7 @@ struct Tensor {
   /// written there before it is read.
   Tensor first(int64_t count) const {
     Tensor part = slice(0, count);
-    part.turned = turned;
+    part.transposed = transposed;
     return part;
   }
 

@@ -98,7 +98,7 @@ class SectionCache {
 
 /// Weights (chapter 05) of a shard. `master` and `compute` are the buffers of `flat` as Shards, so
 /// that no function takes a shard for a whole buffer.
-struct ShardWeights {
+struct WeightShard {
   Weights flat;
   Shard master{flat.master}, compute{flat.compute};
 

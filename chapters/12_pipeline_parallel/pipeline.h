@@ -183,11 +183,12 @@ inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
 inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks, int64_t micros) {
   const bool interleaved = kind == PipelineKind::Interleaved && stages > 1;
   constexpr int64_t kMost = 1 << 22;  // for each, the lists below take memory and time
-  const int64_t parts = interleaved ? stages * chunks : stages;
-  if (parts > kMost || micros > kMost / parts)
+  const int64_t model_chunks = interleaved ? stages * chunks : stages;
+  if (model_chunks > kMost || micros > kMost / model_chunks)
     throw UserError(
-        "a pipeline of {} parts and {} micro-batches is too long; legal is a product of at most {}",
-        parts, micros, kMost);
+        "a pipeline of {} model chunks and {} micro-batches is too long; legal is a product of at "
+        "most {}",
+        model_chunks, micros, kMost);
   if (interleaved && chunks < 2)
     throw UserError("--pipeline interleaved takes --chunks of at least 2, not {}", chunks);
   if (interleaved && micros % stages != 0)

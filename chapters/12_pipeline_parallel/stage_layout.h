@@ -32,7 +32,7 @@ struct PipelineOptions {
     line.add("--pp", pp,
              "stages that share the layers; 0: all ranks, or 1 if there are other axes");
     line.add("--pipeline", kind, "gpipe, 1f1b, interleaved or zb-h1");
-    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
+    line.add("--chunks", chunks, "model chunks of a stage, for interleaved",
              {.shown_default = "2"});
   }
 
@@ -51,8 +51,7 @@ struct PipelineOptions {
     if (gpt.tied_head && stages > 1)
       throw UserError(
           "--tied-head with {} stages: the first has the embedding and the last the head, which "
-          "are "
-          "one table; legal are --pp 1, or no --tied-head",
+          "are one table; legal are --pp 1, or no --tied-head",
           stages);
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
@@ -62,9 +61,10 @@ struct PipelineOptions {
     for (int64_t p = 1; p <= gpt.layers; ++p)
       if (gpt.layers % (p * each(p)) == 0) legal.push_back(p);
     if (std::find(legal.begin(), legal.end(), stages) == legal.end())
-      throw UserError("--pp {}{} must divide {} layers; legal are {}", stages,
-                      each(stages) > 1 ? fmt::format(": {} parts on each", each(stages)) : "",
-                      gpt.layers, fmt::join(legal, ", "));
+      throw UserError(
+          "--pp {}{} must divide {} layers; legal are {}", stages,
+          each(stages) > 1 ? fmt::format(": {} model chunks on each", each(stages)) : "",
+          gpt.layers, fmt::join(legal, ", "));
     return {rank, stages, each(stages)};
   }
 

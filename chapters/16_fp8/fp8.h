@@ -73,9 +73,9 @@ class Fp8 {
  public:
   /// Allocates nothing unless `on`.
   /// @param sets of activations: block l uses set l % sets
-  /// @param turned whether all codes exist transposed, too: Kernels::turns_fp8
+  /// @param transposed whether all codes exist transposed, too: Kernels::transposes_fp8
   Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on,
-      bool turned = false)
+      bool transposed = false)
       : rules_(on ? static_cast<size_t>(config.layers) * kEach : 0),
         attn_(static_cast<size_t>(config.layers)),
         mlp_(attn_) {
@@ -89,7 +89,7 @@ class Fp8 {
     scales_ = {new (memory_.ptr) Fp8Scale[rules_.size()], rules_.size()};
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
       Tensor codes = arena.alloc(mem, name, dtype, shape);
-      if (turned) codes.turned = arena.alloc(mem, name, dtype, shape).ptr;
+      if (transposed) codes.transposed = arena.alloc(mem, name, dtype, shape).ptr;
       return codes;
     };
     for (int64_t l = 0; l < L; ++l)
@@ -105,11 +105,11 @@ class Fp8 {
               input("act8", widths.act)};
     };
     std::vector<Four> inputs;
-    const Four shared = turned ? four_inputs() : Four{};
+    const Four shared = transposed ? four_inputs() : Four{};
     for (int64_t set = 0; set < sets; ++set) {
       inputs.push_back(four_inputs());
-      for (size_t i = 0; turned && i < 4; ++i) {
-        inputs.back()[i].turned = inputs.back()[i].ptr;
+      for (size_t i = 0; transposed && i < 4; ++i) {
+        inputs.back()[i].transposed = inputs.back()[i].ptr;
         inputs.back()[i].ptr = shared[i].ptr;
       }
     }
@@ -133,9 +133,9 @@ class Fp8 {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config, int64_t batch, int64_t sets,
-                        bool on, bool turned = false) {
+                        bool on, bool transposed = false) {
     if (!on) return;
-    const int64_t C = config.channels, tokens = batch * config.seq_len, copies = turned ? 2 : 1;
+    const int64_t C = config.channels, tokens = batch * config.seq_len, copies = transposed ? 2 : 1;
     const LocalWidths widths(config, /*tp=*/1);
     bytes[Mem::Param] += copies * config.layers * config.block_matrices() + scale_bytes(config);
     bytes[Mem::Activation] += (sets + copies - 1) * tokens * (3 * C + widths.act);

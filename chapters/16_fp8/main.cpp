@@ -98,7 +98,7 @@ struct Memory {
           layout.micro,
           layout.recompute.sets(),
           o.precision.fp8(),
-          ctx.kernels->turns_fp8};
+          ctx.kernels->transposes_fp8};
   // Memory of grad_norm: digits of a sum of squares, which ranks add exactly (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -124,7 +124,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8(),
-                 kernels_of(o.run.backend).turns_fp8);
+                 kernels_of(o.run.backend).transposes_fp8);
   return bytes;
 }
 

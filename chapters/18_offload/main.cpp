@@ -92,7 +92,7 @@ struct Memory {
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers of this rank's shard: the weights that the optimizer updates, and those that are
   // gathered for the model.
-  ShardWeights weights{{arena, layout.local.size(), o.precision}};
+  WeightShard weights{{arena, layout.local.size(), o.precision}};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   GatheredParams params =

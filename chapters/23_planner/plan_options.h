@@ -115,7 +115,7 @@ struct LayoutOptions {
     line.add("--schedule", schedule, "of a pipeline",
              {.legal = {kNames<PipelineKind>.begin(), kNames<PipelineKind>.end()},
               .shown_default = "any"});
-    line.add("--chunks", fixed.chunks, "parts of the model on a stage, for interleaved", any);
+    line.add("--chunks", fixed.chunks, "model chunks of a stage, for interleaved", any);
   }
   /// @throws UserError
   void check() {

@@ -126,7 +126,6 @@ class Muon {
       ctx.kernels->adamw_update(ctx, part(params), part(m_), part(v_), part(grads),
                                 adamw_.step_of(spec, lr, t, /*decoupled=*/true));
     }
-    const int64_t before = group_->statistics().wire_bytes(), counted = newton_schulz_.counted();
     momentum(ctx, grads);
     const Span span(ctx, "muon");
     all_to_all_rows(*group_, owned_, plan_.arriving_begin, slices_, plan_.leaving_begin);
@@ -134,25 +133,25 @@ class Muon {
       if (plan_.matrices[i].owner == group_->rank()) orthogonalize(ctx, i);
     all_to_all_rows(*group_, slices_, plan_.leaving_begin, owned_, plan_.arriving_begin);
     apply(ctx, params, matrix_lr);
-    sent_ = group_->statistics().wire_bytes() - before;
-    flops_ = newton_schulz_.counted() - counted;
+    ++updates_;
   }
 
   std::vector<NamedTensor> tensors() const { return {{"m", m_.tensor}, {"v", v_.tensor}}; }
   static const char* form() { return "lerp"; }
 
-  /// Of this rank's last update: bytes sent and operations, beside those of all ranks in both ways.
+  /// Of an update on this rank: bytes sent and operations, beside those of all ranks in both ways.
   /// @param products operations of the step's products on this rank
   void report(Log& log, int64_t products) const {
-    if (flops_ == 0 && sent_ == 0) return;  // no update
-    const int64_t rank = group_->rank();
-    const double share = static_cast<double>(flops_) / static_cast<double>(products);
+    if (updates_ == 0) return;
+    const int64_t rank = group_->rank(), sent = group_->statistics().wire_bytes() / updates_,
+                  flops = newton_schulz_.counted() / updates_;
+    const double share = static_cast<double>(flops) / static_cast<double>(products);
     nlohmann::json& muon = log.extra()["muon"] = ways(layout_->unsharded());
-    muon["flops"] = {{"predicted", plan_.flops(rank)}, {"measured", flops_}};
-    muon["sent"] = {{"predicted", plan_.sent(rank)}, {"measured", sent_}};
+    muon["flops"] = {{"predicted", plan_.flops(rank)}, {"measured", flops}};
+    muon["sent"] = {{"predicted", plan_.sent(rank)}, {"measured", sent}};
     muon["share_of_step"] = share;
     log.note(fmt::format("muon: {:.3g} GFLOP an update, {:.3g}% of what the step's products take",
-                         static_cast<double>(flops_) * 1e-9, 100 * share));
+                         static_cast<double>(flops) * 1e-9, 100 * share));
   }
 
  private:
@@ -214,7 +213,7 @@ class Muon {
   Tensor slices_, owned_;  ///< (rows, kAlign): of this rank; of the matrices that it owns
   Tensor whole_, piece_;
   NewtonSchulz newton_schulz_;
-  int64_t sent_ = 0, flops_ = 0;  ///< of the last update
+  int64_t updates_ = 0;
 };
 
 }  // namespace ladder

@@ -126,7 +126,7 @@ struct Memory {
   Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers of this rank's shard: the weights that the optimizer updates, and those that are
   // gathered for the model.
-  ShardWeights weights{{arena, layout.local.size(), o.precision}};
+  WeightShard weights{{arena, layout.local.size(), o.precision}};
   HsdpGroups groups = split_groups(comm, layout.place);
   CommStream shard_stream =
       open_comm_stream(arena, ctx, *groups.shards, o.run, o.ddp, layout.params.largest_section());

@@ -64,7 +64,7 @@ inline __device__ void take_document(Heads& heads, QueryRun& run) {
 
 /// Rows of one head. Each token has one, of `width` neighbors.
 template <class T>
-struct Rows {
+struct HeadRows {
   T* first;
   int stride;  ///< from row to row
   int count;
@@ -75,8 +75,8 @@ struct Rows {
 
 /// Rows [row, row + count) of head `head` of `of_row` in (B,tokens,of_row*HS).
 template <class T>
-__device__ Rows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, int head, int row,
-                           int count) {
+__device__ HeadRows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, int head,
+                               int row, int count) {
   const int stride = of_row * heads.HS;
   const int64_t first =
       heads.documents() ? heads.begin_of(blockIdx.z) : static_cast<int64_t>(tokens) * blockIdx.z;
@@ -84,19 +84,19 @@ __device__ Rows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, 
 }
 /// Of query head h.
 template <class T>
-__device__ Rows<T> rows_of_q(const Heads& heads, const QueryRun& run, T* q, int h) {
+__device__ HeadRows<T> rows_of_q(const Heads& heads, const QueryRun& run, T* q, int h) {
   return rows_of(heads, q, heads.Tq, heads.q_row, h / heads.r * heads.q_group + h % heads.r,
                  run.row, run.count);
 }
 /// The keys of group g; its values, if `part` is 1.
 template <class T>
-__device__ Rows<T> rows_of_kv(const Heads& heads, T* kv, int g, int part) {
+__device__ HeadRows<T> rows_of_kv(const Heads& heads, T* kv, int g, int part) {
   return rows_of(heads, kv, heads.Tk, heads.kv_row, g * heads.kv_group + heads.k_first + part, 0,
                  heads.Tk);
 }
 /// Of query head h in out, dout or o, (B,Tq,NH*HS).
 template <class T>
-__device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, int h) {
+__device__ HeadRows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, int h) {
   return rows_of(heads, out, heads.Tq, heads.NH, h, run.row, run.count);
 }
 

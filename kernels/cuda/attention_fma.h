@@ -58,7 +58,7 @@ struct Fma : NaturalExponents, InOrder {
   /// Copies kCount rows from row `first` on. Rows past the end become zeros, because a weight of
   /// zero would not keep out a NaN.
   template <int kCount>
-  static __device__ void copy(float* tile, const Rows<const T>& rows, int first) {
+  static __device__ void copy(float* tile, const HeadRows<const T>& rows, int first) {
     for (int i = static_cast<int>(threadIdx.x); i < kCount * kPad; i += kThreads) {
       const int row = i / kPad, d = i % kPad;
       const bool inside = first + row < rows.count && d < rows.width;
@@ -95,7 +95,7 @@ struct Fma : NaturalExponents, InOrder {
 
   /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>
-  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& result) {
+  static __device__ void write(const HeadRows<To>& out, int first, Sums& sums, F&& result) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);

@@ -79,7 +79,7 @@ struct Mma : PowersOfTwo, InOrder {
   /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros, because a
   /// weight of zero would not keep out a NaN.
   template <int kCount>
-  static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
+  static __device__ void copy(T* tile, const HeadRows<const T>& rows, int first) {
     constexpr int kCopies = kHS / kNeighbors, kStep = kThreads / kCopies;
     static_assert(kCount % kStep == 0);
     // A thread keeps its columns. So its addresses move by a constant from copy to copy.
@@ -141,7 +141,7 @@ struct Mma : PowersOfTwo, InOrder {
 
   /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>
-  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& result) {
+  static __device__ void write(const HeadRows<To>& out, int first, Sums& sums, F&& result) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);

@@ -68,8 +68,9 @@ struct BackwardSums {
 /// Adds to `sums` the pairs of a block's owned rows with one run of one head.
 template <class E, Side kSide, class T = typename E::Element>
 __device__ void add_pairs(BackwardSums<E>& sums, const Heads& heads, const QueryRun& run, int first,
-                          const Rows<const T>& q, const Rows<const T>& k, const Rows<const T>& v,
-                          const Rows<const T>& dy, const Statistic* statistics) {
+                          const HeadRows<const T>& q, const HeadRows<const T>& k,
+                          const HeadRows<const T>& v, const HeadRows<const T>& dy,
+                          const Statistic* statistics) {
   constexpr bool kKeys = kSide == Side::Keys;
   const int mine = first + E::team_row();  // of this team
   const int rows = kKeys ? heads.Tk : run.count;

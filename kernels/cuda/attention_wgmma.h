@@ -39,7 +39,7 @@ struct Wgmma : Mma<__nv_bfloat16, kHS, 1, kWarps, kPartnerRows, 64> {
   }
 
   template <int kCount>
-  static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
+  static __device__ void copy(T* tile, const HeadRows<const T>& rows, int first) {
     constexpr int kCopies = kHS / kNeighbors, kStep = kThreads / kCopies;
     // A thread's rows are kStep apart. So they lie at one place of a group of eight rows, and their
     // pieces are swapped alike.

@@ -96,7 +96,7 @@ __device__ void write_gradient(T* dx, const T* x, const Softmax& s, int64_t targ
 /// The tensors of losses and gradients. token_losses (rows); dlogits (rows,V) or null; logits
 /// (rows,V); targets (rows)
 template <class T>
-struct Rows {
+struct LogitRows {
   float* token_losses;
   T* dlogits;
   const T* logits;
@@ -115,7 +115,7 @@ __device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool he
 
 /// Whether the block's row is ignored. If so, its loss and its gradient become 0.
 template <int W, class T>
-__device__ bool ignored(const Rows<T>& rows) {
+__device__ bool ignored(const LogitRows<T>& rows) {
   const int64_t row = blockIdx.x;
   if (rows.targets[row] != kIgnore) return false;
   T* dx = rows.dlogits ? rows.dlogits + row * rows.V : nullptr;
@@ -126,7 +126,7 @@ __device__ bool ignored(const Rows<T>& rows) {
 
 /// The loss and the gradient of the block's row x (V).
 template <int W, class T>
-__device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float x_target) {
+__device__ void finish(const LogitRows<T>& rows, const T* x, const Softmax& s, float x_target) {
   const int64_t row = blockIdx.x;
   if (rows.dlogits)
     write_gradient<W>(rows.dlogits + row * rows.V, x, s, rows.targets[row], rows.V, rows.vocab,
@@ -148,7 +148,7 @@ __device__ const T* copy_row(const T* x, int64_t V) {
 
 /// One block per row. If kCopied, the row is copied to shared memory.
 template <class T, int W, bool kCopied>
-__global__ void __launch_bounds__(kRowThreads) token_rows(Rows<T> rows) {
+__global__ void __launch_bounds__(kRowThreads) token_rows(LogitRows<T> rows) {
   if (ignored<W>(rows)) return;
   const T* x = rows.logits + blockIdx.x * rows.V;
   // Read before the barriers of the sum: after them, the gradient may overwrite x.
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kRowThreads)
 /// max, sum, target (rows) of all ranks. One block per row.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
-    loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
+    loss_rows(LogitRows<T> rows, const float* max, const float* sum, const float* target) {
   if (ignored<W>(rows)) return;
   const int64_t row = blockIdx.x;
   finish<W>(rows, rows.logits + row * rows.V, {.max = max[row], .sum = sum[row]}, target[row]);
@@ -229,8 +229,8 @@ void for_losses(const Ctx& ctx, const Extents& s, const Tensor& losses, const Te
   Scratch scratch(ctx);
   auto* token_losses = scratch.take<float>(s.B * s.T);
   dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W> width, int threads) {
-    f(Rows<T>{token_losses, device_data<T>(dlogits), device_data<T>(logits),
-              device_data<int32_t>(targets), s.V, vocab, scale},
+    f(LogitRows<T>{token_losses, device_data<T>(dlogits), device_data<T>(logits),
+                   device_data<int32_t>(targets), s.V, vocab, scale},
       width, threads);
   });
   launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
@@ -243,7 +243,7 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
                    int64_t vocab, float scale) {
   const Extents s = check_shapes(Op::cross_entropy, ctx, losses, dlogits, logits, targets, vocab);
   for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
-             [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
+             [&]<class T, int W>(const LogitRows<T>& rows, Width<W>, int threads) {
                // Rows that are aligned (W > 1) and fit are copied.
                if (const int64_t bytes = s.V * int64_t{sizeof(T)};
                    W == kWidth<T> && bytes + kStaticShared <= device_of(ctx).max_shared_bytes())
@@ -277,7 +277,7 @@ void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, 
   const Extents s = check_shapes(Op::softmax_loss, ctx, losses, dlogits, logits, max, sum, target,
                                  targets, vocab);
   for_losses(ctx, s, losses, dlogits, logits, targets, vocab, scale,
-             [&]<class T, int W>(const Rows<T>& rows, Width<W>, int threads) {
+             [&]<class T, int W>(const LogitRows<T>& rows, Width<W>, int threads) {
                launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows,
                       device_data<float>(max), device_data<float>(sum), device_data<float>(target));
              });

@@ -34,10 +34,10 @@ namespace {
 // ---- which rows there are ----------------------------------------------------------------
 
 /// ExpertRows in the form that device code uses: (E + 1), (B,T,k), (M).
-struct Rows {
+struct DeviceRows {
   int32_t *offsets, *row, *from;
 };
-Rows device_rows(const ExpertRows& rows) {
+DeviceRows device_rows(const ExpertRows& rows) {
   return {device_data<int32_t>(rows.offsets), device_data<int32_t>(rows.row),
           device_data<int32_t>(rows.from)};
 }
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 /// rows.row and rows.from of the pairs that took expert blockIdx.y in sequence blockIdx.x. begin
 /// (E,B): its first row there; expert (B,pairs). Rows from `capacity` on are dropped.
-__global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* expert, int64_t pairs,
-                           int64_t capacity) {
+__global__ void write_rows(DeviceRows rows, const int32_t* begin, const int32_t* expert,
+                           int64_t pairs, int64_t capacity) {
   const Choices choices = choices_of(expert, pairs);
   const int32_t first = begin[blockIdx.y * gridDim.x + blockIdx.x];
   int place = choices.taken.before;
@@ -122,7 +122,7 @@ __global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* exper
 
 /// out (M,C); inp (B,T,C). A thread copies W channels of the rows of a RowBlock.
 template <int W, class T>
-__global__ void gather(T* out, const T* inp, Rows rows, Extents s) {
+__global__ void gather(T* out, const T* inp, DeviceRows rows, Extents s) {
   const RowBlock at = row_block<W>();
   const int64_t M = rows.offsets[s.E];
   if (at.column >= s.C || at.row >= M) return;
@@ -170,7 +170,7 @@ __device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
 template <class T>
 struct Joined {
   const T* y;
-  Rows rows;
+  DeviceRows rows;
   const int32_t* expert;
   const float* weight;
   int64_t C, k;
@@ -239,7 +239,7 @@ __global__ void unpermute(To* out, Joined<From> from, int64_t tokens) {
 /// dy = weight dout; dweight = dout . y. dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One
 /// warp per pair.
 template <int W, class T>
-__global__ void unpermute_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
+__global__ void unpermute_back(T* dy, float* dweight, const T* dout, const T* y, DeviceRows rows,
                                const float* weight, Extents s) {
   const int64_t pair = thread_index() / kWarp;
   if (pair >= s.B * s.T * s.k) return;
@@ -280,7 +280,7 @@ void for_experts(const Ctx& ctx, const ExpertRows& rows, const Extents& s, const
 void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t capacity) {
   const Extents s = check_shapes(Op::expert_rows, rows, expert, capacity);
   device_of(ctx).host_lacks_offsets = true;
-  const Rows to = device_rows(rows);
+  const DeviceRows to = device_rows(rows);
   const auto* chosen = device_data<int32_t>(expert);
   const int64_t pairs = s.T * s.k;
   Scratch scratch(ctx);

@@ -26,8 +26,8 @@ struct Met {
 /// Where a kernel writes codes, and how it makes them.
 template <class Fp8>
 struct Codes {
-  Fp8* rows;        ///< (rows,columns)
-  uint8_t* turned;  ///< (columns,rows) or null
+  Fp8* rows;            ///< (rows,columns)
+  uint8_t* transposed;  ///< (columns,rows) or null
   float scale;
   float* amax;
   Met* met;
@@ -119,11 +119,13 @@ __global__ void __launch_bounds__(kThreads)
     for (int c = 0; c < 4; ++c) tile[4 * lane + c][(warp + i * kWarps) ^ lane] = square[c];
   }
   __syncthreads();
-  auto* turned = reinterpret_cast<uint32_t*>(to.turned + first_column * rows + first_row) + lane;
+  auto* transposed =
+      reinterpret_cast<uint32_t*>(to.transposed + first_column * rows + first_row) + lane;
 #pragma unroll
   for (int i = 0; i < kTile / kWarps; ++i) {
     const int c = warp + i * kWarps;
-    if (4 * lane < rows_left && c < columns_left) turned[c * (rows / 4)] = tile[c][lane ^ (c / 4)];
+    if (4 * lane < rows_left && c < columns_left)
+      transposed[c * (rows / 4)] = tile[c][lane ^ (c / 4)];
   }
   join_amax(to.amax, to.met, largest);
 }
@@ -139,7 +141,7 @@ __global__ void encode(Codes<Fp8> to, Source source, int64_t rows, int64_t colum
     uint8_t code[1];
     make_codes<Fp8>(code, x, to.scale);
     to.rows[i].bits = code[0];
-    if (to.turned) to.turned[i % columns * rows + i / columns] = code[0];
+    if (to.transposed) to.transposed[i % columns * rows + i / columns] = code[0];
   }
   join_amax(to.amax, to.met, larger_bits(0, x.at[0]));
 }
@@ -151,11 +153,11 @@ template <int W, class Fp8, class Source>
 void make_codes_of(const Ctx& ctx, const Tensor& out, const Source& source) {
   const int64_t rows = out.rows(), columns = out.dim(-1);
   const Codes<Fp8> to{.rows = device_data<Fp8>(out),
-                      .turned = static_cast<uint8_t*>(out.turned),
+                      .transposed = static_cast<uint8_t*>(out.transposed),
                       .scale = out.fp8->scale,
                       .amax = &out.fp8->amax,
                       .met = static_cast<Met*>(device_of(ctx).joint())};
-  if (W > 1 && to.turned && rows % 4 == 0 && columns % 4 == 0)
+  if (W > 1 && to.transposed && rows % 4 == 0 && columns % 4 == 0)
     launch(ctx, encode_tiles<Fp8, Source>,
            {.x = ceil_div(rows, kTile), .y = ceil_div(columns, kTile)}, kThreads, 0, to, source,
            rows, columns);

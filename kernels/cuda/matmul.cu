@@ -204,10 +204,10 @@ Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
 }
 
 /// The transposed copy of a matrix of codes. Null if there is none.
-Tensor turned(const Tensor& x) {
+Tensor transposed_codes(const Tensor& x) {
   Tensor other = x;
-  other.ptr = x.turned;
-  other.turned = nullptr;
+  other.ptr = x.transposed;
+  other.transposed = nullptr;
   other.shape = {x.dim(1), x.dim(0)};
   return other;
 }
@@ -293,7 +293,7 @@ void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t co
 /// Multiplies FP8 on tensor cores if they can. Widened weights are taken in parts that fit.
 void multiply_linear(const Ctx& ctx, const Linear& l) {
   const int64_t columns = l.out.dim(1), rows = l.inp.dim(0), k = l.inp.dim(1);
-  if (const Tensor w = l.transpose_w ? l.w : turned(l.w); on_units(ctx, w, l.inp, l.out))
+  if (const Tensor w = l.transpose_w ? l.w : transposed_codes(l.w); on_units(ctx, w, l.inp, l.out))
     return multiply(ctx, {.m = columns,
                           .n = rows,
                           .k = k,
@@ -336,7 +336,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   const Tensor d = as_matrix(dout), x = as_matrix(inp);
   const Dtype dtype = widened_dtype(dout, inp, dw);
   const int64_t rows = s.B * s.T;
-  const bool units = on_units(ctx, turned(d), turned(x), dw);
+  const bool units = on_units(ctx, transposed_codes(d), transposed_codes(x), dw);
   const int64_t at_once = units ? rows : rows_at_once(ctx, rows, 0, {d, x});
   if (rows == 0 && into == Into::Write)
     launch(ctx, write_nothing, grid_over<1>(dw.size()), kThreads, 0, device_data<float>(dw),
@@ -345,7 +345,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
     const int64_t count = std::min(at_once, rows - row);
     int64_t offset = kWorkspace;
     const auto factor = [&](const Tensor& all, bool transposed) -> Factor {
-      const Tensor other = turned(all);
+      const Tensor other = transposed_codes(all);
       const auto made = [&] {
         if (units) return other;
         if (other) return widened_columns(ctx, other, row, count, dtype, offset);

@@ -12,7 +12,7 @@ const Kernels& kernels() {
       .name = LADDER_TEXT_OF(LADDER_CUDA),
       .scratch_bytes = kScratchBytes,
       .max_head = kMaxHead,
-      .turns_fp8 = true,
+      .transposes_fp8 = true,
 #define LADDER_OPERATION(op, operands) .op = op,
 #include "kernels/operations.inc"
   };

@@ -37,7 +37,7 @@ TEST(Buffers, AShardIsNoWholeBuffer) {
   EXPECT_TRUE((Reduced<Tensor> && !Reduced<Shard> && !Reduced<Flat>));
   EXPECT_TRUE((Owned<Shard> && !Owned<Tensor> && !Owned<Flat>));
   EXPECT_TRUE((Finished<Shard>));
-  EXPECT_TRUE((std::same_as<decltype(ShardWeights::compute), Shard>));
+  EXPECT_TRUE((std::same_as<decltype(WeightShard::compute), Shard>));
 }
 
 }  // namespace

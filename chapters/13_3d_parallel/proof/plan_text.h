@@ -125,7 +125,7 @@ inline std::string mesh_text(const MeshPlan& plan) {
   std::string text =
       fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}",
                   fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
-                  chunks * layers, chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
+                  chunks * layers, chunks == 1 ? "" : fmt::format(" in {} model chunks", chunks));
   text += plan.groups().empty() ? grid_text(mesh) : plan.groups();
   text += "\n  of one rank of a stage:";
   return text + memory_table(plan.stages()) + traffic_table(plan);

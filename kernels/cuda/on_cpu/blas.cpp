@@ -67,11 +67,11 @@ struct Floats2d {
 
 /// op(X), widened.
 Floats2d factor(const void* from, const LtMatrix& x, cublasOperation_t transpose) {
-  const bool turned = transpose == CUBLAS_OP_T;
-  Floats2d result(turned ? x.columns : x.rows, turned ? x.rows : x.columns);
+  const bool transposed = transpose == CUBLAS_OP_T;
+  Floats2d result(transposed ? x.columns : x.rows, transposed ? x.rows : x.columns);
   for (int64_t j = 0; j < x.columns; ++j)
     for (int64_t i = 0; i < x.rows; ++i) {
-      float* to = turned ? result.column(i) + j : result.column(j) + i;
+      float* to = transposed ? result.column(i) + j : result.column(j) + i;
       *to = read(x.type, from, j * x.stride + i);
     }
   return result;

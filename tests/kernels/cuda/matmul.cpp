@@ -119,7 +119,7 @@ class Matmul : public VsRef {
     for (int64_t i = 0; i < x.size(); ++i)
       set_code(other, i % columns * rows + i / columns, code_at(x, i));
     Tensor both = up(x);
-    both.turned = up(other).ptr;
+    both.transposed = up(other).ptr;
     return both;
   }
   /// The transposed codes alone; what was before them has been overwritten.

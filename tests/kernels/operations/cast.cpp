@@ -84,7 +84,7 @@ TEST_F(Cast, AmaxOfMoreThanOneBlock) {
 
 // Less than a tile, whole tiles, parts of tiles, and extents that no word holds.
 TEST_F(Cast, CodesAndTheirTranspose) {
-  if (!k.turns_fp8) GTEST_SKIP() << "this table writes no transposed codes";
+  if (!k.transposes_fp8) GTEST_SKIP() << "this table writes no transposed codes";
   for (const Shape& shape : {Shape{8, 12}, {256, 128}, {132, 3, 300}, {2, 7, 5}, {3, 5, 8}})
     for (const Dtype from : {Dtype::F32, Dtype::BF16}) {
       const Tensor inp = host.random(from, shape, -9, 9);
@@ -93,15 +93,15 @@ TEST_F(Cast, CodesAndTheirTranspose) {
       const Tensor want = room(Dtype::E5M2, inp.size(), once);
       Tensor got = room(Dtype::E5M2, inp.size(), twice).view(shape);
       const Tensor other = room(Dtype::E5M2, inp.size(), twice);
-      got.turned = other.ptr;
+      got.transposed = other.ptr;
       k.cast(ctx, want.view(shape), up(inp));
       k.cast(ctx, got, up(inp));
-      const Tensor codes = down(got), turned = down(other);
+      const Tensor codes = down(got), transposed = down(other);
       EXPECT_TRUE(same_bits(codes.view({inp.size()}), down(want)));
       EXPECT_EQ(codes.fp8->amax, 20);
       const int64_t rows = inp.rows(), columns = inp.dim(-1);
       for (int64_t i = 0; i < inp.size(); ++i)
-        ASSERT_EQ(code_at(turned, i % columns * rows + i / columns), code_at(codes, i))
+        ASSERT_EQ(code_at(transposed, i % columns * rows + i / columns), code_at(codes, i))
             << to_string(shape) << i;
     }
 }

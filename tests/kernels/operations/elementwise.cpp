@@ -120,17 +120,17 @@ TEST_F(Elementwise, GeluToCodes) {
     Tensor codes = host.zeros(dtype, shape);
     codes.fp8 = &scale;
     codes = up(codes);
-    if (k.turns_fp8) codes.turned = out(dtype, shape).ptr;
+    if (k.transposes_fp8) codes.transposed = out(dtype, shape).ptr;
     return codes;
   };
   const auto expect_same = [&](const Tensor& got, const Tensor& want) {
     EXPECT_TRUE(same_bits(down(got), down(want))) << to_string(got.shape);
     EXPECT_EQ(got.fp8->amax, want.fp8->amax);
-    if (!k.turns_fp8) return;
-    Tensor turned = got, expected = want;
-    turned.ptr = got.turned;
-    expected.ptr = want.turned;
-    EXPECT_TRUE(same_bits(down(turned), down(expected))) << to_string(got.shape);
+    if (!k.transposes_fp8) return;
+    Tensor transposed = got, expected = want;
+    transposed.ptr = got.transposed;
+    expected.ptr = want.transposed;
+    EXPECT_TRUE(same_bits(down(transposed), down(expected))) << to_string(got.shape);
   };
   for (const Dtype dtype : kReals)
     for (const Shape& shape : {Shape{256, 128}, {3, 12, 148}, {5, 7}}) {

@@ -130,7 +130,7 @@ class Refused : public VsRef {
     Tensor x = host.zeros(dtype, shape);
     if (is_fp8(dtype)) x.fp8 = &scale_;
     x = dtype == Dtype::I32 || dtype == Dtype::I64 ? share(x) : up(x);
-    if (is_fp8(dtype) && k.turns_fp8) x.turned = out(dtype, shape).ptr;
+    if (is_fp8(dtype) && k.transposes_fp8) x.transposed = out(dtype, shape).ptr;
     return x;
   }
   Operands right(const Declaration& d) {
