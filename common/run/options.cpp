@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <sched.h>
-#include <thread>
 #include <unistd.h>
 
 #include "common/comm/run_ranks.h"
@@ -93,13 +91,10 @@ void check_steps(const RunOptions& o) {
   o.check_steps_after(manifest ? manifest->steps() : 0);
 }
 
-/// "150000 100000" gives 2: a program that computes in bursts can use the core of which it gets
-/// only half. "max 100000" means no quota.
-int quota_in(const fs::path& group) {
-  int64_t allowed = 0, of = 0;
-  if (!(std::ifstream(group / "cpu.max") >> allowed >> of) || allowed <= 0 || of <= 0)
-    return std::numeric_limits<int>::max();
-  return static_cast<int>((allowed + of - 1) / of);
+/// The cores that this process may use: its affinity mask.
+int cores() {
+  cpu_set_t mask;
+  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
 }
 
 }  // namespace
@@ -266,10 +261,10 @@ void RunOptions::check_steps_after(int64_t done) const {
 
 int RunOptions::thread_count() const {
   if (threads) return *threads;
-  const int own = std::min(cores_of(0), quota_of_groups());
-  if (!under_mpirun()) return std::max(1, own / ranks);
-  // mpirun started this process, and may have bound it to some of mpirun's own cores.
-  return std::clamp(std::min(cores_of(::getppid()), quota_of_groups()) / launched_here(), 1, own);
+  if (!under_mpirun()) return std::max(1, cores() / ranks);
+  // mpirun may have bound this process to some of the machine's cores.
+  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::clamp(all / launched_here(), 1, cores());
 }
 
 TextOptions RunOptions::text(const GptConfig& gpt) const {
@@ -294,26 +289,6 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
   options.vocab = text_tokenizer->tokenizer.vocab();
   options.tokenizer = {text_tokenizer, &text_tokenizer->tokenizer};
   return options;
-}
-
-int cores_of(pid_t process) {
-  cpu_set_t mask;
-  if (::sched_getaffinity(process, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-int quota_of_groups(const fs::path& root) {
-  // The groups around a group limit it, too. In a container the path may be that of the host, which
-  // does not exist here; the container's own files are at the top.
-  fs::path group = root / "sys/fs/cgroup";
-  int least = quota_in(group);
-  std::ifstream lines(root / "proc/self/cgroup");
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("0::")) continue;
-    for (const fs::path& part : fs::path(line.substr(3)).relative_path())
-      least = std::min(least, quota_in(group /= part));
-  }
-  return least;
 }
 
 }  // namespace ladder

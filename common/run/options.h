@@ -2,12 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-
-#include <sys/types.h>
 
 #include "common/data/text.h"
 #include "common/model/config.h"
@@ -89,8 +86,8 @@ struct RunOptions : Given {
   /// number is checked.
   /// @throws UserError
   GptConfig gpt() const;
-  /// --threads. If it is not given: the cores that the program may use (affinity mask, quota of
-  /// control groups), divided among the ranks on this machine; at least 1.
+  /// --threads. If it is not given: the cores that the program may use, divided by the ranks on
+  /// this machine; at least 1.
   int thread_count() const;
   /// The options that Text needs.
   TextOptions text(const GptConfig& gpt) const;
@@ -101,14 +98,5 @@ struct RunOptions : Given {
   void take_tokenizer();
   void take_text();
 };
-
-/// How many cores the affinity mask of a process allows (`taskset`, a container's cpuset). 0 means
-/// the calling thread. At least 1.
-int cores_of(pid_t process);
-
-/// How many cores' time the control groups of this process allow, rounded up. It looks at all of
-/// its groups (version 2: cpu.max). Without a quota it is the largest int.
-/// @param root the root of the file system, "/"; a test has another
-int quota_of_groups(const std::filesystem::path& root = "/");
 
 }  // namespace ladder
