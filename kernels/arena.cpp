@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <mutex>
 
 #include <sys/mman.h>
 
-#include "kernels/host_memory.h"
 #include "kernels/mapped_file.h"
 
 namespace ladder {
@@ -54,6 +55,16 @@ std::string left_in(Place place, const Device* device) {
 }
 
 }  // namespace
+
+int64_t host_memory_left() {
+  std::ifstream system("/proc/meminfo");
+  std::string name;
+  int64_t kilobytes = 0;
+  for (int64_t number = 0; system >> name >> number;
+       system.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (name == "MemAvailable:" || name == "SwapFree:") kilobytes += number;
+  return kilobytes > 0 ? 1024 * kilobytes : std::numeric_limits<int64_t>::max();
+}
 
 void Arena::Free::operator()(void* p) const {
   if (mapped > 0)

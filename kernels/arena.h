@@ -42,6 +42,11 @@ struct MemoryBytes {
   }
 };
 
+/// Bytes that this process can still fill: what the system calls available, plus swap. Some systems
+/// promise more memory than they have. Such a system refuses nothing when memory is asked for; it
+/// ends the process with SIGKILL when memory is filled.
+int64_t host_memory_left();
+
 /// Owns tensors until it dies or they are released. Not thread-safe: one Arena a rank.
 class Arena {
  public:

@@ -1,5 +1,4 @@
 // Arena: counted bytes.
-#include "kernels/host_memory.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
