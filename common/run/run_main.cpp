@@ -4,9 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fcntl.h>
 #include <thread>
-#include <unistd.h>
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
@@ -18,13 +16,6 @@ namespace {
 /// Whether everything printed has arrived. If the disk is full, it shows here, or earlier by an
 /// exception.
 bool output_is_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
-
-/// Otherwise the first file that is opened gets the number of a closed stream, and its messages. As
-/// before, nothing can be written to such a stream.
-void fill_closed_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);
-}
 
 /// How body() ended.
 Failure end_of(const std::function<void()>& body) {
@@ -49,7 +40,6 @@ Failure end_of(const std::function<void()>& body) {
 }  // namespace
 
 int run_main(const std::function<void()>& body) {
-  fill_closed_streams();
   // If a file would grow beyond `ulimit -f`, or nobody reads a pipe any more, the write fails, as
   // on a full disk.
   for (const int signal : {SIGXFSZ, SIGPIPE}) std::signal(signal, SIG_IGN);

@@ -31,19 +31,6 @@ TEST_P(Surroundings, LostOutputIsTold) {
   EXPECT_EQ(read("trace.jsonl"), read("want.jsonl"));
 }
 
-// The next file that a program opens would get the number of a closed stream, and its messages.
-TEST_P(Surroundings, ClosedStreamsAreNoFiles) {
-  const std::string flags = "--steps 1 --layers 1 --trace ";
-  train(GetParam(), flags + "want.jsonl");
-  for (const auto& [closed, status] :
-       {std::pair("<&- 2>&-", 0), {"<&- >&-", 3}, {"<&- >&- 2>&-", 3}}) {
-    const Ended ended =
-        run(by(std::string("exec \"$@\" ") + closed), small_run(flags + "trace.jsonl"));
-    EXPECT_EQ(ended.status, status) << closed << ended.err;
-    EXPECT_EQ(read("trace.jsonl"), read("want.jsonl")) << closed;
-  }
-}
-
 // A sanitizer takes more addresses than the limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_P(Surroundings, MemoryForFewThreads) {
