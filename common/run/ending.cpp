@@ -16,14 +16,7 @@ std::atomic<int> agreed = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void handle_signals(void (*handler)(int)) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction action = {};
-    ::sigaction(signal, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;  // reads and writes do not notice
-    ::sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, handler);
 }
 
 extern "C" void on_signal(int signal) {

@@ -10,8 +10,7 @@
 namespace ladder {
 
 /// While one of these lives, the first SIGINT or SIGTERM does not end the process: stop_signal()
-/// reports it. The second signal ends the process at once. While none lives, any signal does. A
-/// signal that the process was started to ignore stays ignored.
+/// reports it. The second signal ends the process at once. While none lives, any signal does.
 class StopSignals {
  public:
   StopSignals();

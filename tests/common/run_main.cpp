@@ -1,7 +1,6 @@
 // run_main(): the exit status and the line of a program, by how its body ended.
 #include "common/run/run_main.h"
 
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <fcntl.h>
@@ -22,17 +21,6 @@
 
 namespace ladder {
 namespace {
-
-// nohup, and a shell's background jobs.
-TEST(RunMain, ASignalThatIsIgnoredStaysIgnored) {
-  const auto before = std::signal(SIGINT, SIG_IGN);
-  {
-    const StopSignals signals;
-    std::raise(SIGINT);
-  }
-  EXPECT_EQ(stop_signal(), 0);
-  std::signal(SIGINT, before);
-}
 
 TEST(RunMain, StatusAndLine) {
   const auto run = [](auto body) {
