@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include "common/error.h"
 
@@ -41,17 +40,9 @@ OutputFile::OutputFile(const std::string& path, std::string what)
   if (exists && !fs::is_regular_file(path_, ignored))
     throw UserError("{} {}: there is something that is not a file", what_, path);
   if (exists && ::access(path_.c_str(), W_OK) != 0) fail();
-  // A link is not followed, because it may lead to an input; and a pipe would wait for a reader.
-  const int fd = ::open(partial_.c_str(),
-                        O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-  const bool is_other = fd < 0 && (errno == ELOOP || errno == ENXIO);
-  if (fd >= 0) file_.reset(::fdopen(fd, "a"));
-  struct stat found = {};
-  if (!is_other && (!file_ || ::fstat(fd, &found) != 0)) fail();
-  if (is_other || !S_ISREG(found.st_mode) || found.st_nlink > 1)
-    throw UserError("{} {}: {} is a link or no plain file; legal is to remove it", what_, path,
-                    partial_.string());
-  is_ours_ = found.st_size == 0;
+  file_.reset(std::fopen(partial_.c_str(), "ae"));
+  if (!file_) fail();
+  is_ours_ = fs::file_size(partial_, ignored) == 0;
   // Where a file system has no locks, two programs are not told apart. If the lock is free because
   // another program has just ended, that program has renamed the file.
   const bool locked = ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0;
@@ -89,10 +80,10 @@ void OutputFile::commit() {
 }
 
 void OutputFile::keep_partial() {
-  struct stat written = {};
+  std::error_code ignored;
   if (!file_ || !is_ours_) return;
   std::fflush(file_.get());  // a full disk takes no more: what it holds stays
-  if (::fstat(::fileno(file_.get()), &written) == 0 && written.st_size > 0) file_.reset();
+  if (fs::file_size(partial_, ignored) > 0) file_.reset();
 }
 
 void OutputFile::fail() const {

@@ -2,8 +2,6 @@
 
 #include "common/output_file.h"
 
-#include <sys/stat.h>
-
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -72,26 +70,6 @@ TEST(OutputFile, HasOneWriter) {
   EXPECT_EQ(read_file(dir / "out"), "first");
   second.commit();
   EXPECT_EQ(read_file(dir / "out"), "second");
-}
-
-// What a link leads to may be an input, and a pipe would wait for a reader.
-TEST(OutputFile, ItsPartIsNoLinkAndNoPipe) {
-  const TempDir dir;
-  const std::filesystem::path part = dir / "out.partial";
-  const auto refused = [&] {
-    EXPECT_USER_ERROR(OutputFile(dir / "out", "--trace"), "out.partial is a link or no plain file");
-    EXPECT_EQ(read_file(dir / "input"), "text");
-    std::filesystem::remove(part);
-  };
-  write_file(dir / "input", "text");
-  std::filesystem::create_symlink(dir / "input", part);
-  refused();
-  std::filesystem::create_symlink(dir / "nothing", part);
-  refused();
-  std::filesystem::create_hard_link(dir / "input", part);
-  refused();
-  ASSERT_EQ(::mkfifo(part.c_str(), 0600), 0);
-  refused();
 }
 
 TEST(OutputFile, FollowsASymbolicLink) {
