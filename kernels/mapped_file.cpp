@@ -44,8 +44,8 @@ std::string temporary_folder() {
   return named && *named ? named : "/tmp";
 }
 
-std::FILE* open_temporary_file() {
-  std::string name = temporary_folder() + "/ladder-XXXXXX";
+std::FILE* open_temporary_file(const std::string& folder) {
+  std::string name = folder + "/ladder-XXXXXX";
   const int fd = mkstemp(name.data());
   if (fd < 0) return nullptr;
   unlink(name.c_str());

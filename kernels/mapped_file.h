@@ -20,8 +20,8 @@ class NoTemporaryFile : public std::runtime_error {
 /// then name a folder on a disk.
 std::string temporary_folder();
 
-/// An empty file in that folder, to read and write; null, with errno set, if none can be created.
-std::FILE* open_temporary_file();
+/// An empty file in a folder, to read and write; null, with errno set, if none can be created.
+std::FILE* open_temporary_file(const std::string& folder = temporary_folder());
 
 /// Maps `bytes` bytes of zeros that begin at a page. The file has no name: it vanishes with the
 /// mapping or with the program, however the program ends. Its room on the disk is taken at once.

@@ -1,22 +1,15 @@
 #include "common/data/sorted_records.h"
 
 #include <cerrno>
-#include <cstdlib>
-#include <fcntl.h>
 #include <system_error>
-#include <unistd.h>
 
 #include "common/error.h"
+#include "kernels/mapped_file.h"
 
 namespace ladder {
 
-NamelessFile::NamelessFile(const std::filesystem::path& directory, std::string what)
-    : what_(std::move(what)), directory_(directory) {
-  std::string name = directory / ".records-XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) fail("made");
-  ::unlink(name.c_str());
-  file_.reset(::fdopen(fd, "w+"));
+NamelessFile::NamelessFile(const std::filesystem::path& directory)
+    : directory_(directory), file_(open_temporary_file(directory.string())) {
   if (!file_) fail("made");
 }
 
@@ -35,7 +28,7 @@ void NamelessFile::read(int64_t begin, std::span<std::byte> out) const {
 }
 
 void NamelessFile::fail(const char* verb) const {
-  throw UserError("{}: a file of records in {}, beyond --memory-limit, cannot be {}: {}", what_,
+  throw UserError("--out: a file of records in {}, beyond --memory-limit, cannot be {}: {}",
                   directory_.string(), verb, std::generic_category().message(errno));
 }
 

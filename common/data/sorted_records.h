@@ -9,7 +9,6 @@
 #include <memory>
 #include <queue>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -18,9 +17,8 @@ namespace ladder {
 /// A file without a name. It vanishes when it is closed, or when the program dies.
 class NamelessFile {
  public:
-  /// @param what for messages: "--out"
-  /// @throws UserError if no file can be made in `directory`
-  NamelessFile(const std::filesystem::path& directory, std::string what);
+  /// @throws UserError if no file can be made in `directory`, that of --out
+  explicit NamelessFile(const std::filesystem::path& directory);
   /// Appends. @throws UserError if the disk takes no more
   void write(std::span<const std::byte> bytes);
   /// @throws UserError if the disk fails
@@ -32,7 +30,6 @@ class NamelessFile {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  std::string what_;
   std::filesystem::path directory_;
   std::unique_ptr<std::FILE, Close> file_;
 };
@@ -81,7 +78,7 @@ class SortedRecords {
 
   void spill() {
     std::ranges::sort(records_);
-    if (!file_) file_ = std::make_unique<NamelessFile>(directory_, "--out");
+    if (!file_) file_ = std::make_unique<NamelessFile>(directory_);
     file_->write(std::as_bytes(std::span<const Record>(records_)));
     const auto bytes = static_cast<int64_t>(records_.size() * sizeof(Record));
     runs_.push_back({spilled_bytes(), spilled_bytes() + bytes});
