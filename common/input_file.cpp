@@ -13,16 +13,6 @@
 #include "kernels/check.h"
 
 namespace ladder {
-namespace {
-
-ssize_t read_some(int fd, int64_t begin, std::span<std::byte> out) {
-  ssize_t n = 0;
-  do n = ::pread(fd, out.data(), out.size(), begin);
-  while (n < 0 && errno == EINTR);
-  return n;
-}
-
-}  // namespace
 
 void CloseDescriptor::operator()(const int* fd) const {
   ::close(*fd);
@@ -42,14 +32,12 @@ InputFile::InputFile(const std::string& path, std::string_view flag,
       size_(std::ssize(bytes)) {}
 
 InputFile::InputFile(const std::string& path, std::string_view flag) : InputFile(path, flag, {}) {
-  // Checked before opening: to open some devices has an effect.
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) fail(errno);
-  if (!S_ISREG(info.st_mode)) throw UserError("{}: cannot be read: not a regular file", name_);
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe does not wait
   if (fd < 0) fail(errno);
   fd_.reset(new int(fd));
+  struct stat info {};
   if (::fstat(fd, &info) != 0) fail(errno);
+  if (!S_ISREG(info.st_mode)) throw UserError("{}: cannot be read: not a regular file", name_);
   size_ = info.st_size;
   written_ = info.st_mtim;
 }
@@ -72,7 +60,7 @@ void InputFile::read(int64_t begin, std::span<std::byte> out) const {
     return;
   }
   while (!out.empty()) {
-    const ssize_t n = read_some(*fd_, begin, out);
+    const ssize_t n = ::pread(*fd_, out.data(), out.size(), begin);
     if (n < 0) fail(errno);
     if (n == 0) break;  // the file has become shorter
     begin += n;
