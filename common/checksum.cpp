@@ -51,12 +51,6 @@ constexpr std::array kTables = [] {
   return tables;
 }();
 
-uint64_t word_at(std::span<const std::byte> run, size_t at) {
-  uint64_t word = 0;
-  std::memcpy(&word, run.data() + at, 8);
-  return word;
-}
-
 /// The remainder after 8 more bytes.
 #ifdef __SSE4_2__
 uint32_t and_word(uint32_t a, uint64_t word) {
@@ -71,28 +65,15 @@ uint32_t and_word(uint32_t a, uint64_t word) {
 }
 #endif
 
-/// a, then the bytes.
-uint32_t remainder(uint32_t a, std::span<const std::byte> run) {
-  for (; run.size() >= 8; run = run.subspan(8)) a = and_word(a, word_at(run, 0));
+uint32_t remainder(std::span<const std::byte> run) {
+  uint32_t a = 0;
+  for (; run.size() >= sizeof(uint64_t); run = run.subspan(sizeof(uint64_t))) {
+    uint64_t word = 0;
+    std::memcpy(&word, run.data(), sizeof word);
+    a = and_word(a, word);
+  }
   for (const std::byte b : run) a = (a >> 8) ^ kTables[0][(a ^ static_cast<uint32_t>(b)) & 0xff];
   return a;
-}
-
-/// Three at a time: a processor can begin an instruction for a CRC before the last one has ended.
-uint32_t remainder(std::span<const std::byte> run) {
-  constexpr size_t kPart = 1 << 14;
-  static const uint32_t kOnePart = shifted(kOne, kPart), kTwoParts = shifted(kOne, 2 * kPart);
-  uint32_t a = 0;
-  for (; run.size() >= 3 * kPart; run = run.subspan(3 * kPart)) {
-    uint32_t b = 0, c = 0;
-    for (size_t i = 0; i < kPart; i += 8) {
-      a = and_word(a, word_at(run, i));
-      b = and_word(b, word_at(run, kPart + i));
-      c = and_word(c, word_at(run, 2 * kPart + i));
-    }
-    a = product(a, kTwoParts) ^ product(b, kOnePart) ^ c;
-  }
-  return remainder(a, run);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST(Crc32c, IsThatOfOthers) {
   EXPECT_EQ(crc("123456789"), 0xe3069283u);
   EXPECT_EQ(crc(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(crc(std::string(32, '\xff')), 0x62a8ab43u);
-  // A long run is computed in parts.
+  // A long run is the sum of its parts.
   std::string text(150'001, 'x');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
   const auto bytes = std::as_bytes(std::span(text));
