@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <queue>
+#include <utility>
 #include <vector>
 
 namespace ladder {
@@ -39,45 +39,22 @@ void merge_short(const Merges& merges, std::vector<uint32_t>& ids) {
   }
 }
 
-/// Places of a piece that wait for their turn. The lowest place is taken first. Most places come in
-/// ascending order; a list is enough for them. The others go into a queue.
-class Places {
- public:
-  void push(uint32_t place) {
-    if (list_.empty() || place >= list_.back())
-      list_.push_back(place);
-    else
-      late_.push(place);
-  }
-  bool empty() const { return next_ == list_.size() && late_.empty(); }
-  uint32_t take() {
-    if (next_ < list_.size() && (late_.empty() || list_[next_] <= late_.top()))
-      return list_[next_++];
-    const uint32_t place = late_.top();
-    late_.pop();
-    return place;
-  }
-
- private:
-  std::vector<uint32_t> list_;
-  size_t next_ = 0;
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> late_;
-};
-
 /// The same as merge_short(), in O(n log n).
 template <class Merges>
 void merge_long(const Merges& merges, std::vector<uint32_t>& ids) {
   constexpr uint32_t kEmpty = UINT32_MAX;  // a place whose token has become part of the one before
   const auto n = static_cast<uint32_t>(ids.size());
   std::vector<uint32_t> next(n), before(n);  // places that are not empty
-  // Places whose token can merge with the next token, by the rank of that merge. Later merges may
-  // change a place that waits, so each place is looked up again when its turn comes.
-  std::map<uint32_t, Places> waiting;
+  // Places whose token can merge with the next token, by the rank of that merge, then by place.
+  // Later merges may change a place that waits, so each place is looked up again when its turn
+  // comes.
+  using Turn = std::pair<uint32_t, uint32_t>;  // a rank and a place
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> waiting;
   const auto found_at = [&](uint32_t i) {
     return ids[i] != kEmpty && next[i] < n ? merges.find(ids[i], ids[next[i]]) : Found{kNoRank, 0};
   };
   const auto wait = [&](uint32_t i) {
-    if (const uint32_t rank = found_at(i).rank; rank != kNoRank) waiting[rank].push(i);
+    if (const uint32_t rank = found_at(i).rank; rank != kNoRank) waiting.emplace(rank, i);
   };
   for (uint32_t i = 0; i < n; ++i) {
     next[i] = i + 1;
@@ -85,9 +62,8 @@ void merge_long(const Merges& merges, std::vector<uint32_t>& ids) {
     wait(i);
   }
   while (!waiting.empty()) {
-    const auto lowest = waiting.begin();
-    const uint32_t rank = lowest->first, i = lowest->second.take();
-    if (lowest->second.empty()) waiting.erase(lowest);
+    const auto [rank, i] = waiting.top();
+    waiting.pop();
     const Found found = found_at(i);
     if (found.rank != rank) continue;
     ids[i] = found.result;
