@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/shapes.h"
 #include "kernels/token_leaves.h"
 
 namespace ladder {
@@ -45,6 +46,20 @@ constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* b
     for (; at > 0 && expert[at - 1] > best.expert; --at) expert[at] = expert[at - 1];
     expert[at] = static_cast<int32_t>(best.expert);
   }
+}
+
+/// The sum of the scores of the experts that a token takes. expert (k)
+template <class Real>
+constexpr Real chosen_sum(const Real* scores, const int32_t* expert, int64_t k) {
+  Real sum = 0;
+  for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
+  return sum;
+}
+
+/// f_e: the load of an expert as a multiple of the mean load. If all loads are equal, it is 1.
+template <class Real>
+constexpr Real load_share(int32_t load, const Extents& s) {
+  return static_cast<Real>(load) * static_cast<Real>(s.E) / static_cast<Real>(s.k * s.T);
 }
 
 /// Checks all experts before the first is used as an index. For tables that compute on the host.

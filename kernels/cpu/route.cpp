@@ -28,24 +28,11 @@ struct Softmax {
 /// The logistic function.
 Vec sigmoid(Vec x) { return hn::Div(broadcast(1), hn::Add(broadcast(1), exp(hn::Neg(x)))); }
 
-float sum_of(const float* x, int64_t E) {
-  return lane_sum(E, [&](int64_t e, auto io) { return io.load(x + e); });
-}
 /// The number that makes the scores of a token add up to 1 when they are divided by it. For a
 /// softmax it is 1.
 float divisor(const float* scores, int64_t E, const RouteRule& rule) {
-  return rule.sigmoid ? sum_of(scores, E) : 1;
-}
-/// The sum of the scores of the experts that a token takes.
-float chosen_sum(const float* scores, const int32_t* expert, int64_t k) {
-  float sum = 0;
-  for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
-  return sum;
-}
-
-/// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
-float share(int32_t load, const Extents& s) {
-  return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
+  if (!rule.sigmoid) return 1;
+  return lane_sum(E, [&](int64_t e, auto io) { return io.load(scores + e); });
 }
 
 /// route_forward for one token. scores, x (E); expert, weight (k); bias (E) or null
@@ -67,7 +54,7 @@ float balance_loss(const int32_t* load, const float* scores, const float* by, co
   for (int64_t e = 0; e < s.E; ++e) {
     const float P =
         vector_sum<float>(chunks, s.T, [&](int64_t t) { return scores[t * s.E + e] / by[t]; });
-    sum += share(load[e], s) * (P / static_cast<float>(s.T));
+    sum += load_share<float>(load[e], s) * (P / static_cast<float>(s.T));
   }
   return sum;
 }
@@ -78,7 +65,7 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
   const float sum = divisor(scores, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;  // subtracted because p is divided by the sum of the scores
   for (int64_t e = 0; e < s.E; ++e) {
-    ds[e] = per_token * share(load[e], s);
+    ds[e] = per_token * load_share<float>(load[e], s);
     if (rule.sigmoid) mean += ds[e] * (scores[e] / sum);
   }
   for (int64_t e = 0; e < s.E; ++e) ds[e] = (ds[e] - mean) / sum;

@@ -31,16 +31,6 @@ __device__ float divisor(const float* scores, int64_t E, const RouteRule& rule) 
   for (int64_t e = 0; e < E; ++e) sum += scores[e];
   return sum;
 }
-/// The sum of the scores of the experts that a token takes.
-__device__ float chosen_sum(const float* scores, const int32_t* expert, int64_t k) {
-  float sum = 0;
-  for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
-  return sum;
-}
-/// f_e: the load of expert e as a multiple of the mean load.
-__device__ float share(int32_t load, const Extents& s) {
-  return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
-}
 
 /// What route_forward reads and writes.
 struct Route {
@@ -83,7 +73,7 @@ __global__ void sum_sequences(Route r, Extents s, RouteRule rule) {
     P = warp_sum(P);
     if (lane_index() > 0) continue;
     r.load[b * s.E + e] = load;
-    balance += share(load, s) * (P / static_cast<float>(s.T));
+    balance += load_share<float>(load, s) * (P / static_cast<float>(s.T));
   }
   for (int64_t t = threadIdx.x; t < s.T; t += kThreads) {
     const float log_sum = Softmax(x + t * s.E, s.E).log_sum();
@@ -115,8 +105,9 @@ __global__ void route_back(RouteBack r, Extents s, RouteRule rule, float balance
   const float sum = divisor(p, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e)
-    mean += per_token * share(load[e], s) * (p[e] / sum);
-  for (int64_t e = 0; e < s.E; ++e) dx[e] = (per_token * share(load[e], s) - mean) / sum;
+    mean += per_token * load_share<float>(load[e], s) * (p[e] / sum);
+  for (int64_t e = 0; e < s.E; ++e)
+    dx[e] = (per_token * load_share<float>(load[e], s) - mean) / sum;
   const float taken = rule.renormalize ? chosen_sum(p, chosen, s.k) : 1;
   float common = 0;
   for (int64_t j = 0; j < s.k && rule.renormalize; ++j) common += dw[j] * (p[chosen[j]] / taken);

@@ -44,20 +44,6 @@ Real divisor(const Real* scores, int64_t E, const RouteRule& rule) {
   return sum;
 }
 
-/// The sum of the scores of the experts that a token takes.
-template <class Real>
-Real chosen_sum(const Real* scores, const int32_t* expert, int64_t k) {
-  Real sum = 0;
-  for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
-  return sum;
-}
-
-/// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
-template <class Real>
-Real share(int32_t load, const Extents& s) {
-  return static_cast<Real>(load) * static_cast<Real>(s.E) / static_cast<Real>(s.k * s.T);
-}
-
 /// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E), that of
 /// the token's sequence
 template <class Real>
@@ -67,7 +53,7 @@ void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const 
   // The gradient of the balance loss with respect to p. Below, `mean` is subtracted from it because
   // p is divided by the sum of the scores.
   const auto dp = [&](int64_t e) {
-    return balance * share<Real>(load[e], s) / static_cast<Real>(s.T);
+    return balance * load_share<Real>(load[e], s) / static_cast<Real>(s.T);
   };
   Real mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e) mean += dp(e) * (scores[e] / sum);
@@ -121,7 +107,7 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
       const Real *x = logits.data<Real>() + b * s.T * s.E, *p = scores.data<Real>() + b * s.T * s.E;
       Real balance = 0;
       for (int64_t e = 0; e < s.E; ++e)
-        balance += share<Real>(loads[b * s.E + e], s) * mean([&](int64_t t) {
+        balance += load_share<Real>(loads[b * s.E + e], s) * mean([&](int64_t t) {
                      return p[t * s.E + e] / divisor(p + t * s.E, s.E, rule);
                    });
       losses.data<Real>()[b] = balance;
