@@ -111,7 +111,9 @@ class MpiComm : public Comm {
   void end();
 
  private:
-  void wait(MPI_Request request) const;
+  /// Starts a collective of MPI with these arguments, and waits for its end.
+  template <class Function, class... Args>
+  void run(Function function, const char* name, Args... args) const;
   /// "ranks 0, 2": the others of this group.
   std::string others() const;
   Pending begin(Operation operation, HostCopy data, int peer);
@@ -131,7 +133,10 @@ class MpiComm : public Comm {
   std::vector<int> in_world_;  ///< by rank: its number among all
 };
 
-void MpiComm::wait(MPI_Request request) const {
+template <class Function, class... Args>
+void MpiComm::run(Function function, const char* name, Args... args) const {
+  MPI_Request request;
+  check(function(args..., group_->get(), &request), name);
   wait_for(request, *process_, [&] { return others() + " in " + to_string(*current()); });
 }
 
@@ -150,11 +155,8 @@ void MpiComm::end() {
 void MpiComm::do_all_reduce(Tensor data, Combine combine) {
   const mpi::Op op(data.dtype, combine);
   const HostCopy host = HostCopy::of(device_ctx(), data);
-  MPI_Request request;
-  check(MPI_Iallreduce(MPI_IN_PLACE, host.tensor().ptr, count(data), datatype(data.dtype), op.get(),
-                       group_->get(), &request),
-        "MPI_Iallreduce");
-  wait(request);
+  run(MPI_Iallreduce, "MPI_Iallreduce", MPI_IN_PLACE, host.tensor().ptr, count(data),
+      datatype(data.dtype), op.get());
   host.send();
 }
 
@@ -164,11 +166,8 @@ void MpiComm::do_reduce_scatter(Tensor out, Tensor inp) {
   const auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(out.bytes()));
   const Tensor chunk{.ptr = bytes.get(), .dtype = out.dtype, .shape = out.shape};
   const HostCopy host = HostCopy::of(device_ctx(), inp);
-  MPI_Request request;
-  check(MPI_Ireduce_scatter_block(host.tensor().ptr, chunk.ptr, count(out), datatype(out.dtype),
-                                  op.get(), group_->get(), &request),
-        "MPI_Ireduce_scatter_block");
-  wait(request);
+  run(MPI_Ireduce_scatter_block, "MPI_Ireduce_scatter_block", host.tensor().ptr, chunk.ptr,
+      count(out), datatype(out.dtype), op.get());
   copy_elements(out, chunk, device());
 }
 
@@ -177,22 +176,15 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   const HostCopy all = HostCopy::to_write(device_ctx(), out);
   const Tensor chunk = Chunks{out.size(), size()}.of(flat(all.tensor()), rank());
   const bool in_place = chunk.ptr == mine.tensor().ptr;
-  MPI_Request request;
-  check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine.tensor().ptr, count(inp), datatype(inp.dtype),
-                       all.tensor().ptr, count(inp), datatype(out.dtype), group_->get(), &request),
-        "MPI_Iallgather");
-  wait(request);
+  run(MPI_Iallgather, "MPI_Iallgather", in_place ? MPI_IN_PLACE : mine.tensor().ptr, count(inp),
+      datatype(inp.dtype), all.tensor().ptr, count(inp), datatype(out.dtype));
   all.send();
 }
 
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
-  MPI_Request request;
-  check(MPI_Ibcast(host.tensor().ptr, count(data), datatype(data.dtype), root, group_->get(),
-                   &request),
-        "MPI_Ibcast");
-  wait(request);
+  run(MPI_Ibcast, "MPI_Ibcast", host.tensor().ptr, count(data), datatype(data.dtype), root);
   if (rank() != root) host.send();
 }
 
@@ -200,19 +192,12 @@ void MpiComm::do_all_to_all(Tensor out, Tensor inp) {
   const int chunk = count(inp) / size();
   const HostCopy from = HostCopy::of(device_ctx(), inp);
   const HostCopy to = HostCopy::to_write(device_ctx(), out);
-  MPI_Request request;
-  check(MPI_Ialltoall(from.tensor().ptr, chunk, datatype(inp.dtype), to.tensor().ptr, chunk,
-                      datatype(out.dtype), group_->get(), &request),
-        "MPI_Ialltoall");
-  wait(request);
+  run(MPI_Ialltoall, "MPI_Ialltoall", from.tensor().ptr, chunk, datatype(inp.dtype),
+      to.tensor().ptr, chunk, datatype(out.dtype));
   to.send();
 }
 
-void MpiComm::do_barrier() {
-  MPI_Request request;
-  check(MPI_Ibarrier(group_->get(), &request), "MPI_Ibarrier");
-  wait(request);
-}
+void MpiComm::do_barrier() { run(MPI_Ibarrier, "MPI_Ibarrier"); }
 
 std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
