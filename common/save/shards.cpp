@@ -22,32 +22,23 @@ class SectionPlaces {
 
   /// Calls use(here, there, n) for runs of elements that are neighbors in both. `here` and `there`
   /// count from the beginning of the section.
+  /// @param copies also those that other ranks count
   template <class Use>
-  void for_runs(int64_t s, Use&& use) const {
+  void for_runs(int64_t s, bool copies, Use&& use) const {
     for (const ParamSpec& spec : here_.specs(s)) {
-      if (spec.is_copy) continue;
-      for_runs_of(spec, s, use);
+      if (spec.is_copy && !copies) continue;
+      const int64_t begin_here = spec.offset - here_.section(s).begin;
+      const int64_t begin_there = whole_.spec(spec.name).offset - whole_.section(s).begin;
+      spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+        use(div_exact(begin_here + here, each_), div_exact(begin_there + there, each_),
+            ceil_div(n, each_));
+      });
     }
-  }
-  /// The same, and also for copies of what other ranks count.
-  template <class Use>
-  void for_all_runs(int64_t s, Use&& use) const {
-    for (const ParamSpec& spec : here_.specs(s)) for_runs_of(spec, s, use);
   }
 
   const ParamLayout& here() const { return here_; }
 
  private:
-  template <class Use>
-  void for_runs_of(const ParamSpec& spec, int64_t s, Use&& use) const {
-    const int64_t begin_here = spec.offset - here_.section(s).begin;
-    const int64_t begin_there = whole_.spec(spec.name).offset - whole_.section(s).begin;
-    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
-      use(div_exact(begin_here + here, each_), div_exact(begin_there + there, each_),
-          ceil_div(n, each_));
-    });
-  }
-
   ParamLayout here_;
   const ParamLayout& whole_;
   int64_t each_;
@@ -92,7 +83,7 @@ void for_flat_runs(const ParamLayout& layout, const Flat& flat,
   for (int64_t s = 0; s < whole.sections(); ++s) {
     if (layout.specs(s).empty()) continue;  // a section of another stage
     const Tensor section = chunk_of(layout, flat, s, each);
-    places.for_runs(s, [&](int64_t here, int64_t there, int64_t n) {
+    places.for_runs(s, /*copies=*/false, [&](int64_t here, int64_t there, int64_t n) {
       use(whole.section(s).begin / each + there, section.slice(here, n));
     });
   }
@@ -118,7 +109,7 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
       const int64_t n = ranks[r].here().section(s).size() / each;
       const Tensor part = r == 0 ? mine : zeros_in(theirs, flat.tensor.dtype, n);
       if (r > 0 && n > 0) comm->recv(as_bytes(part), static_cast<int>(r));
-      ranks[r].for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
+      ranks[r].for_runs(s, /*copies=*/false, [&](int64_t from, int64_t to, int64_t count) {
         const Tensor run = part.slice(from, count);
         std::memcpy(section.slice(to, count).ptr, run.ptr, static_cast<size_t>(run.bytes()));
       });
@@ -140,7 +131,7 @@ void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
     if (places.here().specs(s).empty()) continue;  // a section of another stage
     section.resize(static_cast<size_t>(all.section(s).size() / each * size));
     whole(all.section(s).begin / each * size, section);
-    places.for_all_runs(s, [&](int64_t here, int64_t there, int64_t n) {
+    places.for_runs(s, /*copies=*/true, [&](int64_t here, int64_t there, int64_t n) {
       std::memcpy(out + (places.here().section(s).begin / each + here) * size,
                   section.data() + there * size, static_cast<size_t>(n * size));
     });
