@@ -24,6 +24,20 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
+/// What a call of CUDA gives for so many bytes. CUDA gives null for 0 bytes. Here null means that
+/// memory is missing, so at least one byte is asked for.
+template <class Call>
+void* allocated(const char* name, int64_t bytes, const Call& call) {
+  void* memory = nullptr;
+  const cudaError_t status = call(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // null reports it; no later call must report it again
+    return nullptr;
+  }
+  check_cuda(status, name);
+  return memory;
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t status, const char* call) {
@@ -65,29 +79,13 @@ DeviceFacts CudaDevice::facts() const {
 
 void CudaDevice::use_here() { CHECK_CUDA(cudaSetDevice(index_)); }
 
-// CUDA gives null for 0 bytes. Here null means that memory is missing, so at least one byte is
-// asked for.
 void* CudaDevice::allocate(int64_t bytes) {
-  void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // null reports it; no later call must report it again
-    return nullptr;
-  }
-  check_cuda(status, "cudaMalloc");
-  return memory;
+  return allocated("cudaMalloc", bytes, [](void** to, size_t n) { return cudaMalloc(to, n); });
 }
 
 void* CudaDevice::allocate_shared(int64_t bytes) {
-  void* memory = nullptr;
-  const cudaError_t status =
-      cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    return nullptr;
-  }
-  check_cuda(status, "cudaMallocHost");
-  return memory;
+  return allocated("cudaMallocHost", bytes,
+                   [](void** to, size_t n) { return cudaMallocHost(to, n); });
 }
 
 void CudaDevice::free(void* memory) noexcept { (void)cudaFree(memory); }
