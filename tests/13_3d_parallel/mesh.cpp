@@ -1,9 +1,10 @@
-// The mesh of chapter 13: where ranks stand, whom they stand with, and meshes that are refused.
+// The mesh of chapter 13: where ranks stand, and whom they stand with.
 #include "common/comm/mesh.h"
+
+#include <gtest/gtest.h>
 
 #include "chapters/13_3d_parallel/mesh_options.h"
 #include "common/comm/run_ranks.h"
-#include "tests/common/run_files.h"
 
 namespace ladder::test {
 namespace {
@@ -68,18 +69,6 @@ TEST(MeshOptionsTest, WhatIsNotGivenIsOneAndDpTheRest) {
   // No --ranks: as many as the axes ask for.
   EXPECT_EQ(shape(2, 3, 4, 1), "2x3x4");
   EXPECT_EQ(shape(2, 0, 0, 1), "2x1x1");
-}
-
-TEST(MeshOptionsTest, Refusals) {
-  EXPECT_USER_ERROR(shape(2, 0, 2, 6), "--tp 2 x --dp 1 x --pp 2 are 4 ranks, not 6");
-  EXPECT_USER_ERROR(shape(2, 2, 2, 4), "--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4");
-  EXPECT_USER_ERROR(shape(4, 0, 4, 8), "--tp 4 x --dp 1 x --pp 4 are 16 ranks, not 8");
-  EXPECT_USER_ERROR(shape(0, -1, 0, 1), "--dp must be from 0 to 1048576, not -1");
-  // More than an int holds.
-  const int many = 1 << 20;
-  EXPECT_USER_ERROR(shape(many, many, many, 1),
-                    "are 1152921504606846976 ranks, and at most 1048576 are legal");
-  EXPECT_USER_ERROR(shape(0, many + 1, 0, 1), "not 1048577");
 }
 
 }  // namespace

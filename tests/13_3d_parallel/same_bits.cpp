@@ -1,6 +1,5 @@
 // 13_3d_parallel: what rows of layouts.txt and equal_runs.txt cannot say of whole runs.
 #include <set>
-#include <tuple>
 
 #include <fmt/format.h>
 

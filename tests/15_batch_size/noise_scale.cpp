@@ -7,7 +7,6 @@
 
 #include "common/comm/self_comm.h"
 #include "common/random.h"
-#include "tests/common/run_files.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -173,19 +172,6 @@ TEST_F(SmallNormsOf, OffTakesNothing) {
   off.add(box.ctx(), layout, {}, 0);
   EXPECT_EQ(none.current().total(), 0);
   EXPECT_EQ(arena.current()[Mem::Workspace], SmallNorms::bytes({.on = true}));
-}
-
-TEST(NoiseScale, Refusals) {
-  const NoiseScaleOptions on{.on = true}, off;
-  const GptConfig gpt = preset("nano");
-  EXPECT_USER_ERROR(on.check(gpt, 8, 8), "takes a --micro-batch below --batch 8, not 8");
-  on.check(gpt, 4, 8);
-  off.check(gpt, 8, 8);
-
-  GptConfig tied = gpt;
-  tied.tied_head = true;
-  EXPECT_USER_ERROR(on.check(tied, 4, 8), "legal is --noise-scale without --tied-head");
-  off.check(tied, 4, 8);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include "common/comm/reduction.h"
 
-#include "common/error.h"
 #include "kernels/kernels.h"
 #include "kernels/tree.h"
 #include "tests/common/comm/on_ranks.h"
@@ -188,20 +187,6 @@ TEST(Reduction, WorkspaceIsTwoPiecesOfComm) {
       EXPECT_EQ(arena.current()[Mem::Comm], 2 * Collectives::workspace_elements(comm.size(), n));
     }
   });
-}
-
-TEST(Reduction, HalvingRefusesRanksThatAreNoPowerOfTwo) {
-  for (int ranks : {3, 5, 6, 7, 12}) {
-    try {
-      check_reduction(Reduction::Halving, ranks);
-      ADD_FAILURE() << ranks;
-    } catch (const UserError& e) {
-      EXPECT_NE(std::string(e.what()).find("power of two"), std::string::npos);
-      EXPECT_NE(std::string(e.what()).find("tree, ring, naive, native"), std::string::npos);
-    }
-    for (Reduction other : {Reduction::Tree, Reduction::Ring, Reduction::Naive, Reduction::Native})
-      check_reduction(other, ranks);
-  }
 }
 
 TEST(Reduction, ChunksCoverAndAlign) {
