@@ -1,9 +1,10 @@
 // --backend cuda-on-cpu, what cuda_runs.txt cannot say of whole runs: other orders of threads, a
-// checkpoint of another backend, and bytes.
+// checkpoint of another backend, bytes, and what is refused.
 #include <cstdlib>
 
 #include "tests/common/memory.h"
 #include "tests/common/ranks.h"
+#include "tests/common/refusal.h"
 
 namespace ladder::test {
 namespace {
@@ -68,8 +69,28 @@ TEST_F(CudaOnCpu, BytesAreAsPredicted) {
   expect_predicted("16_fp8", "--precision fp8 --recompute full --clip 1");
   expect_predicted("32_optimizers", "--optimizer adamw8bit");
   expect_predicted("02_adamw", "--sample 3");
+  expect_predicted("18_offload", "--recompute full --offload inputs");
   for (const DataParallel& row : data_parallel())
     expect_predicted(row.chapter, "--ranks 2 --precision bf16");
+}
+
+TEST_F(CudaOnCpu, ASmallDeviceTellsWhatTakesLess) {
+  ::setenv("LADDER_ON_CPU_MEMORY", "100000", 1);
+  const Ended ended = run("01_sgd", small_run("--backend cuda-on-cpu --steps 0"));
+  ::unsetenv("LADDER_ON_CPU_MEMORY");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("a smaller --batch"), std::string::npos) << ended.err;
+  EXPECT_EQ(ended.out, "");
+}
+
+class BadOnDevice : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(CudaOnCpu, BadOnDevice, ::testing::Values("18_offload"), chapter_name);
+
+TEST_P(BadOnDevice, Flags) {
+  expect_refused(BadInput{"--backend cuda-on-cpu --channels 516 --heads 4",
+                          "--heads 4 of --channels 516 have 129 channels each; with --backend "
+                          "cuda-on-cpu at most 128 are legal"});
+  expect_refused(BadInput{"--backend cuda-on-cpu --offload weights", "legal are ref and cpu"});
 }
 
 }  // namespace
