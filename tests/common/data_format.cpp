@@ -77,6 +77,14 @@ TEST_F(DataFormat, TextIsNoTokens) {
     EXPECT_USER_ERROR(find(std::string(4096, 'x'), said, 1 << 20), "none of its bytes is 0");
 }
 
+TEST_F(DataFormat, TokensAreWhole) {
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(4000)) + "x", TokenKind::Uint16),
+                    "8001 bytes are no whole number of --tokens uint16");
+  EXPECT_USER_ERROR(
+      find(header(20240520, 1, 10) + numbers<uint16_t>(tokens(10)), TokenKind::Uint32),
+      "its header of llm.c says uint16, not --tokens uint32");
+}
+
 TEST_F(DataFormat, HeadersOfLlmC) {
   const auto two = numbers<uint16_t>(tokens(1000));
   const TextFormat format = find(header(20240520, 1, 1000) + two);
