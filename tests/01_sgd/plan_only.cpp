@@ -24,7 +24,9 @@ class PlanOnly : public MemoryRuns {
 };
 
 class PlanOnlyOf : public PlanOnly, public ::testing::WithParamInterface<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Chapters, PlanOnlyOf, ::testing::ValuesIn(some_chapters_from("01_sgd")),
+INSTANTIATE_TEST_SUITE_P(Chapters, PlanOnlyOf,
+                         ::testing::ValuesIn(kSanitized ? some_chapters_from("01_sgd")
+                                                        : chapters_from("01_sgd")),
                          chapter_name);
 
 TEST_P(PlanOnlyOf, IsWhatARunTakes) { expect_measured(GetParam(), "--layers 2 --batch 8"); }

@@ -1,6 +1,5 @@
-// What the caller of a program may have set up: streams that are full, a limit on the size of
-// files. A run comes to its end with its usual trace, or it is refused. If it cannot print
-// something, it says so.
+// What the caller of a program may have set up, such as streams that are full. A run comes to its
+// end with its usual trace, or it is refused. If it cannot print something, it says so.
 #include "tests/common/refusal.h"
 
 namespace ladder::test {
@@ -49,20 +48,6 @@ TEST_P(Surroundings, APathThatIsNotUtf8StandsInTheReport) {
   write("\xff.txt", read("text.txt"));
   train(GetParam(), "--steps 1 --layers 1 --data \xff.txt --save saved --report report.json");
   EXPECT_NE(read("report.json").find("\xef\xbf\xbd.txt"), std::string::npos);
-}
-
-TEST_P(Surroundings, FilesOfLimitedSize) {
-  const auto before = files();
-  const Ended ended =
-      run(by("ulimit -f 1; exec \"$@\""),
-          small_run("--steps 1 --layers 1 --quiet --trace trace.jsonl --save saved"));
-  EXPECT_EQ(ended.status, 3);  // as on a full disk
-  EXPECT_TRUE(ended.err.starts_with("error: ")) << ended.err;
-  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
-  auto after = files();
-  after.erase("saved/");                              // the first save creates it
-  EXPECT_EQ(after.erase("trace.jsonl.partial"), 1u);  // of the step that was done
-  EXPECT_TRUE(after == before) << after.size() << " files";
 }
 
 }  // namespace

@@ -96,16 +96,9 @@ std::vector<std::string> chapters_from(std::string_view first) {
 }
 
 std::vector<std::string> some_chapters_from(std::string_view first) {
-  std::vector<std::string> all = chapters_from(first);
-  if (kSanitized) {
-    std::erase_if(all, [](const std::string& name) {
-      return !std::filesystem::exists(LADDER_PROGRAMS "/ch" + name);
-    });
-    const std::string last = all.back();
-    std::erase_if(all, [&](const std::string& name) {
-      return name != first && name != "13_3d_parallel" && name != last;
-    });
-  }
+  std::vector<std::string> all = {std::string(first), "13_3d_parallel", "38_pretrain"};
+  std::erase_if(all,
+                [](const std::string& name) { return !fs::exists(LADDER_PROGRAMS "/ch" + name); });
   return all;
 }
 

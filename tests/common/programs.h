@@ -20,9 +20,8 @@ namespace ladder::test {
 /// `first` and the chapters that descend from it, in the order of scripts/chapters.txt. A flag that
 /// `first` introduces exists in all of them.
 std::vector<std::string> chapters_from(std::string_view first);
-/// The same for tests of what all chapters have from common/. Under a sanitizer a run takes long,
-/// so there are only three: `first`, 13_3d_parallel and the last that this build has. A sanitizer
-/// sees what is a chapter's own in its tests of memory.
+/// Three of them, for tests of what all chapters have from common/: `first`, 13_3d_parallel and
+/// 38_pretrain, as far as this build has them.
 std::vector<std::string> some_chapters_from(std::string_view first);
 /// The chapters in which one rank trains alone.
 std::vector<std::string> chapters_of_one_rank();

@@ -25,7 +25,7 @@ std::string changes(const Files& before, const Files& after) {
 
 /// Of a line of a table without " => ".
 std::vector<std::string> chapters_of_line(const std::string& line) {
-  if (line.starts_with("from ")) return some_chapters_from(line.substr(5));
+  if (line.starts_with("from ")) return chapters_from(line.substr(5));
   if (line.starts_with("only ")) return words(line.substr(5));
   CHECK(line == "ranks", "neither a row nor 'from', 'only' or 'ranks': {}", line);
   return chapters_of(line);
