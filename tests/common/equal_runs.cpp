@@ -8,8 +8,7 @@
 // that chapter, and for itself.
 //
 // clang-format off
-//   on exact                   the tests below run on each table of kernels with each small model,
-//   on small: --layers 2       or with these flags; lines that follow each other add up
+//   on small: --layers 2       the tests below run with these flags; lines that follow each other add up
 //   test AnyThreads            begins a test; its name
 //   steps 3                    how many steps, instead of kSteps
 //   text 400                   takes so many bytes of the text, for a short validation;
@@ -95,17 +94,20 @@ std::vector<EqualRuns> for_chapters(const EqualRuns& test, const std::string& fo
   return all;
 }
 
-/// The models of "on exact" or "on NAME: FLAGS".
-std::vector<Exact> models_of(const std::string& text) {
-  if (text == "on exact") return exact_tier();
+struct Model {
+  std::string name, flags;
+};
+
+/// "on NAME: FLAGS"
+Model parse_model(const std::string& text) {
   const size_t colon = text.find(':');
-  CHECK(colon != std::string::npos, "neither 'on exact' nor 'on NAME: FLAGS': {}", text);
-  return {{.name = text.substr(3, colon - 3), .flags = text.substr(colon + 1) + " "}};
+  CHECK(colon != std::string::npos, "no 'on NAME: FLAGS': {}", text);
+  return {.name = text.substr(3, colon - 3), .flags = text.substr(colon + 1) + " "};
 }
 
 std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
   std::vector<EqualRuns> all, block;
-  std::vector<Exact> models;
+  std::vector<Model> models;
   bool in_models = false;
   const auto finish = [&] {
     for (const EqualRuns& test : block)
@@ -116,11 +118,10 @@ std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
   for (const std::string& text : table_lines(file)) {
     if (text.starts_with("on ")) {
       if (!in_models) models.clear();
-      const std::vector<Exact> more = models_of(text);
-      models.insert(models.end(), more.begin(), more.end());
+      models.push_back(parse_model(text));
     } else if (text.starts_with("test ")) {
       finish();
-      for (const Exact& model : models)
+      for (const Model& model : models)
         block.push_back({text.substr(5) + "_" + model.name, model.flags});
     } else {
       CHECK(!block.empty(), "{}: no test above: {}", file.string(), text);

@@ -157,22 +157,4 @@ void set_state(const std::filesystem::path& dir, const std::string& key, nlohman
   manifest.write(dir / "current");
 }
 
-std::vector<Exact> exact_tier() {
-  // `ref` is slow, so its models are smaller.
-  return {{.name = "cpu_nano", .flags = "--backend cpu --model nano "},
-          {.name = "cpu_tiny", .flags = "--backend cpu --model tiny "},
-          {.name = "ref_nano",
-           .flags = "--backend ref --model nano --layers 2 --channels 32 --seq-len 7 "},
-          {.name = "ref_tiny",
-           .flags = "--backend ref --model tiny --layers 2 --channels 32 --seq-len 12 "}};
-}
-
-Trace SameTraceExact::trace(const Program& program, std::string_view flags, Range range) const {
-  return SameTrace::trace(program, GetParam().flags + std::string(flags), range);
-}
-
-Trace SameTraceExact::interrupted(const Program& program, std::string_view flags) const {
-  return SameTrace::interrupted(program, GetParam().flags + std::string(flags));
-}
-
 }  // namespace ladder::test

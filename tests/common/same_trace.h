@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,25 +78,5 @@ void take_optimizer(const std::filesystem::path& dir, const std::filesystem::pat
 
 /// Changes one entry of the state that the checkpoint `dir` keeps for the chapter.
 void set_state(const std::filesystem::path& dir, const std::string& key, nlohmann::json value);
-
-/// What the exact tier is tested on: each table of kernels with each small model, which is smaller
-/// on `ref`: the specification is not fast.
-struct Exact {
-  std::string name;
-  std::string flags;
-};
-std::vector<Exact> exact_tier();
-
-/// A SameTrace on one of exact_tier().
-class SameTraceExact : public SameTrace, public ::testing::WithParamInterface<Exact> {
- protected:
-  Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const;
-  Trace interrupted(const Program& program, std::string_view flags) const;
-};
-
-inline std::string exact_name(const ::testing::TestParamInfo<Exact>& info) {
-  return info.param.name;
-}
-inline void PrintTo(const Exact& exact, std::ostream* out) { *out << exact.flags; }
 
 }  // namespace ladder::test
