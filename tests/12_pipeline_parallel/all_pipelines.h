@@ -1,5 +1,5 @@
-// Every legal pipeline of a grid of stages, chunks and micro-batches, and what a mutant of chapters
-// 12 and 13 does to the schedule of its first stage.
+// Every legal pipeline of a grid of stages, chunks and micro-batches, and what a mutant of chapter
+// 12 does to the schedule of its first stage.
 #pragma once
 
 #include <algorithm>

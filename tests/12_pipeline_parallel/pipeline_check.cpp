@@ -37,7 +37,7 @@ TEST(PipelineCheck, InFlightOfFourStages) {
   EXPECT_EQ(promised("zb-h1", 1), (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
-// What the mutants of chapters 12 and 13 do (CMakeLists.txt): check_pipeline() refuses it.
+// What the mutant of chapter 12 does (CMakeLists.txt): check_pipeline() refuses it.
 TEST(PipelineCheck, AllAreWrongWithoutTheLastWeightGradient) {
   for_all_pipelines([](const Pipeline& whole) {
     for (int64_t s = 0; s < whole.stages; ++s) {
