@@ -51,16 +51,5 @@ TEST_P(TwoWeights, AMasterOf16BitsLosesWhatIsRounded) {
   EXPECT_EQ(weights.master.data<float>()[63], 1);
 }
 
-TEST_P(TwoWeights, BytesAreAsTheFormulasSay) {
-  for (const char* name : {"fp32", "bf16", "fp16"}) {
-    Arena own;
-    const PrecisionOptions options{.name = name};
-    const Weights weights(own, 192, options);
-    EXPECT_EQ(own.current()[Mem::Param], Weights::param_bytes(192, options)) << name;
-    EXPECT_EQ(own.current()[Mem::Master], Weights::master_bytes(192, options)) << name;
-    EXPECT_EQ(own.current().total(), 192 * (options.narrow() ? 6 : 4)) << name;
-  }
-}
-
 }  // namespace
 }  // namespace ladder::test

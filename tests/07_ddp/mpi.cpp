@@ -1,33 +1,9 @@
 // Processes as ranks, under mpirun: what is refused, once. Their bits, bytes and files:
 // ../layouts.txt.
-#include "tests/common/ranks.h"
-#include "tests/common/same_trace.h"
+#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {
-
-class MpiRanks : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
- protected:
-  const std::string chapter = GetParam().chapter;
-};
-INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, ::testing::ValuesIn(data_parallel()), row_name);
-
-// mpirun adds words of its own to the one line.
-TEST_P(MpiRanks, ImpossibleLayoutsAreRefused) {
-  write("trace.jsonl", "of an earlier run\n");
-  const auto before = files();
-  for (const auto& [flags, says] :
-       {std::pair{"--batch 6", "a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4"},
-        {"--ranks 2", "--ranks 2, but mpirun has started 4; legal: 4, or no --ranks"}}) {
-    const Ended ended = run(under_mpirun(chapter, 4),
-                            small_run(std::string(flags) + " --trace trace.jsonl --save x"));
-    EXPECT_EQ(ended.status, 2) << ended.err;
-    const size_t at = ended.err.find("error: rank ");
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
-    EXPECT_EQ(at, ended.err.rfind("error: rank ")) << ended.err;
-    EXPECT_EQ(files(), before) << flags;
-  }
-}
 
 /// How often `part` stands in `text`.
 int64_t times(const std::string& text, const std::string& part) {
@@ -36,19 +12,33 @@ int64_t times(const std::string& text, const std::string& part) {
   return count;
 }
 
+using MpiRanks = Programs;
+
+// mpirun adds words of its own to the one line.
+TEST_F(MpiRanks, AnImpossibleLayoutIsRefused) {
+  write("trace.jsonl", "of an earlier run\n");
+  const auto before = files();
+  const Ended ended =
+      run(under_mpirun("07_ddp", 4), small_run("--batch 6 --trace trace.jsonl --save x"));
+  EXPECT_EQ(ended.status, 2) << ended.err;
+  EXPECT_NE(ended.err.find("a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(times(ended.err, "error: rank "), 1) << ended.err;
+  EXPECT_EQ(files(), before);
+}
+
 // What all processes find out by themselves one of them says.
-TEST_P(MpiRanks, OptionsAreRefusedOnce) {
-  for (const std::string flags : {"--batch 0", "--model none", "--nothing 1"}) {
-    const Ended ended = run(under_mpirun(chapter, 4), small_run(flags));
+TEST_F(MpiRanks, OptionsAreRefusedOnce) {
+  for (const std::string flags : {"--batch 0", "--nothing 1"}) {
+    const Ended ended = run(under_mpirun("07_ddp", 4), small_run(flags));
     EXPECT_EQ(ended.status, 2) << ended.err;
     EXPECT_EQ(times(ended.err, "error: "), 1) << ended.err;
   }
-  EXPECT_EQ(times(run(under_mpirun(chapter, 4), {"--help"}).out, "Usage:"), 1);
+  EXPECT_EQ(times(run(under_mpirun("07_ddp", 4), {"--help"}).out, "Usage:"), 1);
 }
 
-class MpiDegrees : public Programs {};
-
-TEST_F(MpiDegrees, APlanIsPrintedOnce) {
+TEST_F(MpiRanks, APlanIsPrintedOnce) {
   const std::vector<std::string> flags = words("--plan-only --model nano --tp 2");
   const std::string alone = run("13_3d_parallel", flags).out;
   EXPECT_TRUE(alone.starts_with("mesh ")) << alone;
@@ -56,7 +46,7 @@ TEST_F(MpiDegrees, APlanIsPrintedOnce) {
 }
 
 // The user gave no --ranks.
-TEST_F(MpiDegrees, ThatDoNotSuitTheProcessesAreRefused) {
+TEST_F(MpiRanks, DegreesThatDoNotSuitTheProcessesAreRefused) {
   const std::string llama = "--model llama-nano --seq-len 512 --micro-batch 1 ";
   for (const auto& [of, processes, flags, says] :
        std::vector<std::tuple<std::string, int, std::string, std::string>>{

@@ -87,11 +87,5 @@ TEST_P(Agc, OffDoesNothingAndTakesNothing) {
   EXPECT_EQ(AdaptiveClip::bytes(layout, {}), 0);
 }
 
-TEST_P(Agc, BytesAreTwoNormsARowOfTheLongestTensor) {
-  const AdaptiveClip agc(arena, layout, {.agc = kLimit});
-  EXPECT_EQ(arena.current()[Mem::Workspace], AdaptiveClip::bytes(layout, {.agc = kLimit}));
-  EXPECT_EQ(arena.current().total(), 2 * 8 * kLimbs * 4 * 15);
-}
-
 }  // namespace
 }  // namespace ladder::test
