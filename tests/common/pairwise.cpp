@@ -128,10 +128,4 @@ std::vector<Row> covering(const std::vector<Factor>& factors, size_t strength,
   return Cover(factors, strength, is_legal).rows();
 }
 
-std::string flags_of(const std::vector<Factor>& factors, const Row& row) {
-  std::string flags;
-  for (size_t i = 0; i < factors.size(); ++i) flags += factors[i][row[i]] + " ";
-  return flags;
-}
-
 }  // namespace ladder::test

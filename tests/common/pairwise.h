@@ -25,7 +25,4 @@ constexpr size_t kOpen = SIZE_MAX;
 std::vector<Row> covering(const std::vector<Factor>& factors, size_t strength,
                           const std::function<bool(const Row&)>& is_legal);
 
-/// "--tp 2 --sequence-parallel"
-std::string flags_of(const std::vector<Factor>& factors, const Row& row);
-
 }  // namespace ladder::test

@@ -197,17 +197,7 @@ void Programs::write(std::string_view name, const std::string& bytes) const {
 
 std::string Programs::read(std::string_view name) const { return read_file(path(name)); }
 
-std::map<std::string, std::string> Programs::files() const {
-  std::map<std::string, std::string> all;
-  for (const auto& entry : fs::recursive_directory_iterator(path(""))) {
-    const std::string name = fs::relative(entry.path(), path("")).string();
-    if (entry.is_directory())
-      all[name + "/"];
-    else
-      all[name] = read_file(entry.path());
-  }
-  return all;
-}
+std::map<std::string, std::string> Programs::files() const { return files_in(home_ / "run"); }
 
 Ended Programs::run(const Program& program, const std::vector<std::string>& args) const {
   const std::string out = home_ / "out", err = home_ / "err";

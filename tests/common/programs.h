@@ -78,7 +78,7 @@ class Programs : public ::testing::Test {
   std::filesystem::path path(std::string_view name) const;
   void write(std::string_view name, const std::string& bytes) const;
   std::string read(std::string_view name) const;
-  /// All files in the directory and below with their content; directories end with a slash.
+  /// files_in() the directory.
   std::map<std::string, std::string> files() const;
 
   /// Runs a program with exactly these words after its name.

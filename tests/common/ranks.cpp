@@ -4,18 +4,12 @@ namespace ladder::test {
 
 const std::vector<DataParallel>& data_parallel() {
   static const std::vector<DataParallel> rows = {
-      // Number 0 counts targets.
-      {.chapter = "07_ddp", .sums = "all_reduce:1"},
-      {.chapter = "08_zero1", .sums = "reduce_scatter:0", .gathers_after_update = true},
-      {.chapter = "09_zero2",
-       .sums = "reduce_scatter:0",
-       .gathers_after_update = true,
-       .each_micro_step = true},
-      {.chapter = "10_zero3", .sums = "reduce_scatter:0", .each_micro_step = true},
-      // As 10, within each group of neighbors.
-      {.chapter = "30_hsdp", .sums = "reduce_scatter:0", .each_micro_step = true},
-      // As 10, and what waits in files changes no bit, byte of memory or message.
-      {.chapter = "18_offload", .sums = "reduce_scatter:0", .each_micro_step = true},
+      {.chapter = "07_ddp", .sums = "all_reduce:1"},  // number 0 counts targets
+      {.chapter = "08_zero1", .sums = "reduce_scatter:0"},
+      {.chapter = "09_zero2", .sums = "reduce_scatter:0"},
+      {.chapter = "10_zero3", .sums = "reduce_scatter:0"},
+      {.chapter = "30_hsdp", .sums = "reduce_scatter:0"},
+      {.chapter = "18_offload", .sums = "reduce_scatter:0"},
   };
   return rows;
 }

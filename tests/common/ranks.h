@@ -14,10 +14,6 @@ struct DataParallel {
   std::string chapter;
   /// For --fault, the first sum of gradients: "all_reduce:1".
   std::string sums;
-  /// Whether the weights of all ranks are gathered when they have been updated.
-  bool gathers_after_update = false;
-  /// Whether gradients are summed over ranks in every micro-step.
-  bool each_micro_step = false;
 };
 const std::vector<DataParallel>& data_parallel();
 

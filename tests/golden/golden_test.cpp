@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -23,17 +21,8 @@ namespace {
 constexpr double kGoldenTolerance = 1e-5;
 constexpr int64_t kGoldenSteps = 20;
 
-std::string content(const std::string& name) {
-  const std::string path = LADDER_GOLDEN "/" + name;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read " + path);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
 nlohmann::json read_golden(const std::string& name) {
-  return nlohmann::json::parse(content(name + ".json"));
+  return nlohmann::json::parse(read_file(LADDER_GOLDEN "/" + name + ".json"));
 }
 
 /// {"lr": 0.1, "nesterov": true} -> "--lr 0.1 --nesterov "
@@ -72,7 +61,7 @@ double deviation(const std::vector<double>& got, const std::vector<double>& want
 
 class Golden : public SameTrace {
  protected:
-  Golden() { write("text.txt", content("text.txt")); }
+  Golden() { write("text.txt", read_file(LADDER_GOLDEN "/text.txt")); }
 
   /// Deviations of loss and norm from tests/golden/NAME.json, with `other` in place of some of its
   /// flags.
