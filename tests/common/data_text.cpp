@@ -10,9 +10,7 @@
 #include <sys/resource.h>
 
 #include "common/data/text.h"
-#include "common/error.h"
 #include "kernels/kernels.h"
-#include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -66,14 +64,6 @@ TEST_F(TextTest, TakesNoMemory) {
   for (int64_t step = 0; step < 50; ++step) text.draw(b, 1, step);
   text.draw_validation(b, 0);
   EXPECT_LT(peak_bytes() - before, 8 << 20);
-}
-
-TEST_F(TextTest, RefusesWhatIsTooShort) {
-  EXPECT_THROW(write(0), UserError);
-  EXPECT_THROW(write(89), UserError);
-  EXPECT_NO_THROW(write(90));
-  std::filesystem::remove(path_);
-  EXPECT_USER_ERROR(Text{options()}, ": no such file");
 }
 
 TEST_F(TextTest, TargetsAreTheNextTokens) {
@@ -202,15 +192,6 @@ TEST_F(TextTest, KeepsTheFileThatItOpened) {
   std::filesystem::rename(path_ + ".new", path_);
   text.draw(after, 1, 0);
   EXPECT_EQ(values(after.tokens), values(before.tokens));
-}
-
-TEST_F(TextTest, SaysWhereADiskFails) {
-  const RepairDisk repair;
-  const Text text = write(2000);
-  bad_disk.unreadable = "text";
-  EXPECT_USER_ERROR(text.draw_validation(batch(1), 0), "/text: cannot be read: Input/output error");
-  bad_disk = {};
-  text.draw_validation(batch(1), 0);
 }
 
 }  // namespace

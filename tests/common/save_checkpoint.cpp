@@ -140,14 +140,6 @@ TEST_F(Checkpoint, WithoutManifestWeightsAlone) {
   }
 }
 
-TEST_F(Checkpoint, AStateOfNoTensorsIsLegal) {
-  saved_.optim.clear();
-  saved_.save(dir_.path(), 5);
-  SmallModel model;
-  model.optim.clear();
-  EXPECT_EQ(model.load(dir_.path()), 5);
-}
-
 /// A state that is no tensor.
 struct Counter {
   int64_t count = 0;

@@ -61,11 +61,6 @@ class SaveDir : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(SaveDir, IsCreated) {
-  save_step(dir_ / "a/b", 1);
-  expect_whole(dir_ / "a/b");
-}
-
 TEST_F(SaveDir, RefusesWhatCannotBeWritten) {
   write_file(dir_ / "file", "old");
   const auto open = [](const std::string& dir) { const SaveDirectory home(dir); };
