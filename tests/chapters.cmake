@@ -56,7 +56,6 @@ chapter_tests(06_checkpointing
   unit policies.cpp recompute.cpp)
 # And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
 chapter_tests(07_ddp
-  code targets.cpp
   equiv controls.cpp
   unit failures.cpp
   mpi mpi.cpp)
