@@ -1,9 +1,9 @@
 // What a launcher tells its processes in their environment.
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <string>
-#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -14,33 +14,15 @@
 namespace ladder::test {
 namespace {
 
-/// While one lives, the environment has these variables and no others of a launcher.
-class LauncherVariables {
- public:
-  explicit LauncherVariables(const std::map<std::string, std::string>& variables) {
-    for (char** at = environ; *at; ++at) {
-      const std::string_view entry = *at;
-      const std::string name(entry.substr(0, entry.find('=')));
-      for (const char* prefix : {"OMPI_", "PMI", "MPI_", "SLURM_"})
-        if (name.starts_with(prefix)) before_[name] = std::getenv(name.c_str());
-    }
-    for (const auto& [name, value] : before_) ::unsetenv(name.c_str());
-    for (const auto& [name, value] : variables) {
-      ::setenv(name.c_str(), value.c_str(), 1);
-      set_.push_back(name);
-    }
-  }
-  LauncherVariables(const LauncherVariables&) = delete;
-  LauncherVariables& operator=(const LauncherVariables&) = delete;
-  ~LauncherVariables() {
-    for (const std::string& name : set_) ::unsetenv(name.c_str());
-    for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
-  }
-
- private:
-  std::map<std::string, std::string> before_;
-  std::vector<std::string> set_;
-};
+/// The environment gets these variables and no others of a launcher.
+void set_launcher(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> names;
+  for (char** at = environ; *at; ++at) names.push_back(std::string(*at, std::strchr(*at, '=')));
+  for (const std::string& name : names)
+    for (const char* prefix : {"OMPI_", "PMI", "MPI_", "SLURM_"})
+      if (name.starts_with(prefix)) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+}
 
 /// What a process knows of those that were started with it.
 struct Known {
@@ -80,7 +62,7 @@ const Case kCases[] = {
 TEST(Launch, IsKnownByTheEnvironment) {
   for (const auto& [launcher, sets, known] : kCases) {
     SCOPED_TRACE(launcher);
-    const LauncherVariables only(sets);
+    set_launcher(sets);
     EXPECT_EQ(under_mpirun(), known.is_rank);
     EXPECT_EQ(launched_processes(), known.processes);
     EXPECT_EQ(launched_here(), known.here);
@@ -88,6 +70,7 @@ TEST(Launch, IsKnownByTheEnvironment) {
     EXPECT_EQ(launched_local_rank(), known.local_rank);
     EXPECT_EQ(rank_name(5).starts_with("rank 5 on "), known.here < known.processes);
   }
+  set_launcher({});
 }
 
 }  // namespace
