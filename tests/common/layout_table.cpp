@@ -225,12 +225,14 @@ bool has_ranks(const Block& block) {
   });
 }
 
-/// The first that has four ranks, in processes.
-std::vector<Layout> of_processes(std::vector<Layout> rows) {
-  std::erase_if(rows, [](const Layout& row) { return ranks_of(row.own) != 4; });
-  if (rows.size() > 1) rows.resize(1);
-  for (Layout& row : rows) row.processes = true;
-  return rows;
+/// The first of those with most ranks, of at most four, in processes.
+Layout of_processes(const std::vector<Layout>& rows) {
+  Layout row = *std::ranges::max_element(rows, {}, [](const Layout& one) {
+    const int ranks = ranks_of(one.given + " " + one.own);
+    return ranks <= 4 ? ranks : 0;
+  });
+  row.processes = true;
+  return row;
 }
 
 }  // namespace
@@ -265,7 +267,8 @@ std::vector<Layouts> read_layouts(const std::filesystem::path& table, Draw draw)
                    .text = block.text,
                    .rows = [=] {
                      const std::vector<Layout> rows = Rows(block).drawn(strength);
-                     return draw == Draw::Mpi ? of_processes(rows) : rows;
+                     CHECK(!rows.empty(), "{}: no row is legal", block.name);
+                     return draw == Draw::Mpi ? std::vector{of_processes(rows)} : rows;
                    }});
   }
   return all;
