@@ -20,7 +20,6 @@
 //                              "recv:0..3" are recv:0, recv:1, recv:2, recv:3
 //   same --threads 2           the same bits, of the same chapter
 //   same 06_checkpointing      or of another
-//   equal 06_checkpointing     the same bits, with these flags alone
 //   other --seed 2             other weights at the end than `run` and all `other` lines above
 //   lost --fault skip:recv:1   other weights at the end; they may be NaN, because a rank may have
 //                              computed with what it never got
@@ -29,7 +28,6 @@
 //   near 0.01 --tp 4           losses and norms that differ by at most that share
 //   far 0.01 --seed 2          a loss or norm that differs by more, or is NaN
 //   half --ranks 4             runs the first half, and saves
-//   files 06_checkpointing     its first half has the bits of `half`, and saves the same files
 //   rest 08_zero1 --ranks 2    goes on from `half`, and both together have the same bits
 // clang-format on
 #include <algorithm>
@@ -155,19 +153,12 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
                                                : Program(chapter);
   }
   std::string flags(const Line& line) const {
-    const bool alone = line.verb == "run" || line.verb == "equal";
+    const bool alone = line.verb == "run";
     return GetParam().model + (alone ? "" : without(base.flags, line.flags)) + " " + line.flags;
   }
   Trace of(const Line& line, const std::string& more = "", Range range = {0, -1}) const {
     if (range.end < 0) range.end = steps;
     return trace(program(line), flags(line) + more, range);
-  }
-  /// The same first half, and the same weights and states saved.
-  void expect_files(const Line& line) const {
-    std::filesystem::remove_all(path("other"));
-    EXPECT_TRUE(same_trace(first_half, of(line, " --save other", {0, steps / 2})));
-    for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
-      EXPECT_TRUE(read("half" + file) == read("other" + file)) << file;
   }
   /// A line that sets something for those below.
   bool set(const Line& line) {
@@ -193,7 +184,7 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
     return true;
   }
   void expect(const Line& line) {
-    if (line.verb == "same" || line.verb == "equal") {
+    if (line.verb == "same") {
       EXPECT_TRUE(same_trace(whole, of(line)));
     } else if (line.verb == "other") {
       const Trace run = of(line);
@@ -214,8 +205,6 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
     } else if (line.verb == "half") {
       std::filesystem::remove_all(path("half"));
       first_half = of(line, " --save half", {0, steps / 2});
-    } else if (line.verb == "files") {
-      expect_files(line);
     } else if (line.verb == "rest") {
       EXPECT_TRUE(
           same_trace(whole, joined(first_half, of(line, " --load half", {steps / 2, steps}))));
