@@ -12,7 +12,7 @@
 #             documentation site, in which each link must lead somewhere
 #   labs      every mutant of each lab fails at its own gate; submissions that cheat get no more of a
 #             packed autograder than they deserve
-#   left_out  what the CI leaves out: all of debug and tsan; of cpu equal runs of `tiny`, short layouts,
+#   left_out  what the CI leaves out: all of debug and tsan; of cpu short layouts,
 #             LLaMA on `ref` beside PyTorch's numbers, and the longest emulated products; Clang 16
 #             over tests, labs and bench; and, where there is a toolkit, code for all kinds of GPUs
 #   types     no type has two definitions: all chapters, optimized at link time, with -Wodr

@@ -6,10 +6,9 @@
 #
 #   scripts/test.sh               the promises of the trunk, chapters 01 to 13, in a release build:
 #                                 gradients, same bits, and bytes as predicted. On two quiet cores
-#                                 some four minutes. Equal bits are shown once, on the cpu kernels and
-#                                 the model nano, not again on ref, on tiny, with a tied head, and
-#                                 with the flags of earlier chapters. Branches and negative controls
-#                                 are left to --all
+#                                 some four minutes. Equal bits are shown once, on the cpu kernels, not
+#                                 again on ref and with a tied head. Branches and negative controls are
+#                                 left to --all
 #   scripts/test.sh --all         the tests of cpu and cuda-on-cpu, in one build, and Clang 16 over
 #                                 kernels, common and chapters, without making code; debug (ASan,
 #                                 UBSan), tsan (ThreadSanitizer), and cuda where there is a toolkit. Of debug
