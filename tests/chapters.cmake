@@ -54,7 +54,7 @@ chapter_tests(05_mixed_precision
   slow precision.cpp)
 chapter_tests(06_checkpointing
   unit policies.cpp recompute.cpp)
-# And what chapters 08 to 10 hold as it does: each runs on every row of tests/common/ranks.h.
+# And what chapters 08 to 10 hold as it does: each runs on every chapter of tests/common/ranks.h.
 chapter_tests(07_ddp
   equiv controls.cpp
   unit failures.cpp

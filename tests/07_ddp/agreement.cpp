@@ -2,7 +2,7 @@
 // check each of these runs hung, or trained something that nobody had asked for.
 #include <fmt/ranges.h>
 
-#include "tests/common/ranks.h"
+#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {

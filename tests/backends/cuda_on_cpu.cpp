@@ -5,6 +5,7 @@
 #include "tests/common/memory.h"
 #include "tests/common/ranks.h"
 #include "tests/common/refusal.h"
+#include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
@@ -70,8 +71,8 @@ TEST_F(CudaOnCpu, BytesAreAsPredicted) {
   expect_predicted("32_optimizers", "--optimizer adamw8bit");
   expect_predicted("02_adamw", "--sample 3");
   expect_predicted("18_offload", "--recompute full --offload inputs");
-  for (const DataParallel& row : data_parallel())
-    expect_predicted(row.chapter, "--ranks 2 --precision bf16");
+  for (const std::string& chapter : kDataParallel)
+    expect_predicted(chapter, "--ranks 2 --precision bf16");
 }
 
 TEST_F(CudaOnCpu, ASmallDeviceTellsWhatTakesLess) {

@@ -1,6 +1,5 @@
 #include "tests/common/same_trace.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
