@@ -86,20 +86,6 @@ TEST(LossScaler, OtherPrecisionsHaveNone) {
   }
 }
 
-TEST(LossScaler, StateGoesThroughACheckpoint) {
-  const LossScaleOptions options{.initial = 64, .window = 4};
-  LossScaler scaler = fp16(options), restored = fp16(options);
-  EXPECT_NE(scaler.end_step(2, kInf), "");
-  good_steps(scaler, 3);
-  restored.set_state(nlohmann::json::parse(scaler.state().dump()));
-  EXPECT_EQ(restored.state(), scaler.state());
-  for (const double norm : {1.0, 1.0, kInf, 1.0, 1.0, 1.0, 1.0, kNaN}) {
-    EXPECT_EQ(restored.end_step(2, norm), scaler.end_step(2, norm));
-    EXPECT_EQ(restored.scale(), scaler.scale());
-  }
-  EXPECT_EQ(restored.state(), scaler.state());
-}
-
 TEST(LossScaler, RefusesADamagedState) {
   LossScaler scaler = fp16({.initial = 64});
   const nlohmann::json good = scaler.state();

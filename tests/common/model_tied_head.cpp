@@ -4,11 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "common/model/parts.h"
 #include "common/model/tied_head.h"
 #include "common/random.h"
 #include "kernels/arena.h"
-#include "kernels/check.h"
 #include "kernels/kernels.h"
 
 namespace ladder {
@@ -81,41 +79,6 @@ TEST_F(TiedHead, AddsTheHeadToTheEmbeddingOnce) {
   EXPECT_TRUE(bytes_of(joined.norm.w) == bytes_of(dw.norm.w));
   EXPECT_TRUE(bytes_of(joined.norm.b) == bytes_of(dw.norm.b));
   EXPECT_TRUE(bytes_of(joined.blocks[1].mlp.proj_w) == bytes_of(dw.blocks[1].mlp.proj_w));
-}
-
-TEST_F(TiedHead, AShardJoinsItsChunks) {
-  const Tensor both = gradient(0);
-  for (int64_t rank = 0; rank < layout_.shards(); ++rank) {
-    const ParamLayout shard = layout_.shard(rank), chunks = grads_.shard(rank);
-    const Shard own{arena_.zeros(Mem::Grad, "own", Dtype::F32, {shard.grads().size()})};
-    ASSERT_EQ(own.tensor.size(), chunks.size());
-    for (int64_t s = 0; s < chunks.sections(); ++s)
-      ctx_.kernels->cast(ctx_, chunks.section_of(own, s), chunks.section_of(both, s));
-    const Shard sum = join_tied_head(ctx_, shard, own);
-    const Tensor whole = gradient(0);
-    const Tensor wanted = join_tied_head(ctx_, layout_, whole);
-    for (const ParamSpec& spec : shard.specs())
-      EXPECT_TRUE(bytes_of(shard.tensor(sum, spec)) == bytes_of(shard.tensor(wanted, spec)))
-          << rank << " " << spec.name;
-  }
-}
-
-// As chapters 01 to 03 do it: the batch is one call, and the embedding's sum is added to the
-// head's.
-TEST_F(TiedHead, OneCallTakesOneBuffer) {
-  const int64_t T = 3, C = layout_.config().channels;  // fewer than there are positions
-  const Tensor both = gradient(0), one = gradient(1).first(layout_.size()),
-               tokens = arena_.zeros(Mem::Activation, "tokens", Dtype::I32, {2, T});
-  tokens.data<int32_t>()[1] = 7;
-  const Tensor dout = gradient(2).first(2 * T * C).view({2, T, C});
-  const GptTensors apart = grads_.view(both), joined = layout_.view(one);
-  ctx_.kernels->cast(ctx_, joined.head_w, apart.head_w);  // what the head has written
-  embed_backward_weight(ctx_, apart.embed, dout, tokens, Into::Write);
-  embed_backward_weight(ctx_, joined.embed, dout, tokens, Into::Write);
-  const GptTensors sum = layout_.view(join_tied_head(ctx_, layout_, both));
-  EXPECT_TRUE(bytes_of(joined.embed.wte) == bytes_of(sum.embed.wte));
-  EXPECT_TRUE(bytes_of(joined.embed.wpe) == bytes_of(sum.embed.wpe));
-  EXPECT_THROW(embed_backward_weight(ctx_, joined.embed, dout, tokens, Into::Add), CheckError);
 }
 
 // This is why the two sums stay apart. If they were added in each micro-batch, the bits would

@@ -158,23 +158,6 @@ TEST_F(Checkpoint, HoldsNamedStates) {
   EXPECT_USER_ERROR(load({needed}), "checkpoint.json: holds no state fresh");
 }
 
-TEST_F(Checkpoint, SaysWhichStatesItDoesNotShare) {
-  Counter a, b, c;
-  const auto said = [&](std::vector<NamedState> others) {
-    testing::internal::CaptureStderr();
-    load(std::move(others));
-    return testing::internal::GetCapturedStderr();
-  };
-  save({named_state("a", a), named_state("b", b)});
-  EXPECT_EQ(said({named_state("a", a), named_state("b", b)}), "");
-  const std::string note = "note: " + dir_.path() + "/" +
-                           std::filesystem::read_symlink(dir_ / "current").string() +
-                           "/checkpoint.json ";
-  EXPECT_EQ(said({}), note + "has states of another chapter, which are left aside: a, b\n");
-  EXPECT_EQ(said({named_state("a", a), named_state("b", b), named_state("c", c)}),
-            note + "lacks states, which start fresh: c\n");
-}
-
 TEST_F(Checkpoint, WithANanOrAnInfinityIsNotSaved) {
   const auto before = files_in(dir_.path());
   const float inf = std::numeric_limits<float>::infinity();

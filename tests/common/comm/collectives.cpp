@@ -131,13 +131,6 @@ TEST(Groups, MaximumOfNegativesAndNaN) {
   });
 }
 
-TEST(Groups, BarrierWaitsForAll) {
-  on_ranks([](Comm& comm) {
-    for (int i = 0; i < 20; ++i) comm.barrier();
-    EXPECT_EQ(comm.statistics()[Operation::Barrier].calls, 20);
-  });
-}
-
 TEST(Groups, SplitByColorAndKey) {
   on_ranks([](Comm& comm) {
     Memory memory;

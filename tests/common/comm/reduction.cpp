@@ -179,16 +179,6 @@ TEST(Reduction, WireBytesAreTheFormulas) {
   });
 }
 
-TEST(Reduction, WorkspaceIsTwoPiecesOfComm) {
-  on_ranks([](Comm& comm) {
-    for (int64_t n : {int64_t{1000}, 10 * Collectives::kPiece}) {
-      Arena arena;
-      const Collectives collectives(comm, cpu_ctx(), Reduction::Tree, arena, Dtype::BF16, n);
-      EXPECT_EQ(arena.current()[Mem::Comm], 2 * Collectives::workspace_elements(comm.size(), n));
-    }
-  });
-}
-
 TEST(Reduction, ChunksCoverAndAlign) {
   for (int64_t n : {0, 1, 63, 64, 65, 1000, 4096})
     for (int64_t count : {1, 2, 3, 8})
