@@ -80,10 +80,7 @@ TEST_F(ChaptersOnTokens, BitsPerByteOfDocuments) {
     expect_bits(r);
   }
   const std::string texts = flags + "--data a.jsonl --end-of-text 299 --sources text.txt:1";
-  const Ended mixed = run("27_data_order", small_run(texts));
-  EXPECT_EQ(mixed.status, 2);
-  EXPECT_NE(mixed.err.find("is read as text, and --data a.jsonl as tokens"), std::string::npos)
-      << mixed.err;
+  expect_refused("27_data_order", texts, "is read as text, and --data a.jsonl as tokens");
 }
 
 // Each line is a document, as in the files of `encode`; without --documents, rows go on over the
@@ -97,12 +94,8 @@ TEST_F(ChaptersOnTokens, LinesAreDocuments) {
   for (const std::string flags : {"", " --documents"})
     EXPECT_EQ(trace("26_packing", "--data a.jsonl --tokenizer t" + flags),
               trace("26_packing", "--data a.bin --tokens uint16 --vocab 300" + flags));
-  const Ended raw = run(kChapter, small_run("--layers 1 --steps 1 --data a.jsonl"));
-  EXPECT_EQ(raw.status, 2);
-  EXPECT_NE(
-      raw.err.find("a.jsonl: its lines are documents, which --tokenizer reads; --tokens bytes"),
-      std::string::npos)
-      << raw.err;
+  expect_refused(kChapter, "--layers 1 --steps 1 --data a.jsonl",
+                 "a.jsonl: its lines are documents, which --tokenizer reads; --tokens bytes");
   train(kChapter, "--layers 1 --steps 1 --data a.jsonl --tokens bytes");
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "common/checksum.h"
@@ -34,17 +33,10 @@ class Corpus : public Programs {
     const size_t at = ended.out.find("kept set ");
     return at == std::string::npos ? "none" : ended.out.substr(at, 41);
   }
-  /// Lines of a file as objects.
-  std::vector<nlohmann::json> lines(const std::string& name) const {
-    std::istringstream in(read(name));
-    std::vector<nlohmann::json> all;
-    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
-    return all;
-  }
   /// Groups of the documents in a file, ascending.
   std::vector<int> groups_in(const std::string& name) const {
     std::vector<int> groups;
-    for (const nlohmann::json& line : lines(name))
+    for (const nlohmann::json& line : json_lines(name))
       for (const Planted& document : all_)
         if (document.id == line.at("id").get<std::string>()) groups.push_back(document.group);
     std::ranges::sort(groups);
@@ -62,10 +54,10 @@ TEST_F(Corpus, OneOfEachPlantedGroupStays) {
   EXPECT_EQ(groups_in("near.jsonl").size() + groups_in("gone.jsonl").size(), all_.size());
   // A survivor is named by source and id. The hash of its text is the least of its group.
   std::map<nlohmann::json, Hash128> kept;
-  for (const nlohmann::json& line : lines("near.jsonl"))
+  for (const nlohmann::json& line : json_lines("near.jsonl"))
     kept[{{"source", line.at("source")}, {"id", line.at("id")}}] =
         hash128(line.at("text").get<std::string>());
-  for (const nlohmann::json& line : lines("gone.jsonl")) {
+  for (const nlohmann::json& line : json_lines("gone.jsonl")) {
     ASSERT_TRUE(kept.contains(line.at("survivor"))) << line;
     EXPECT_LE(kept[line.at("survivor")], hash128(line.at("text").get<std::string>()));
   }
@@ -76,8 +68,8 @@ TEST_F(Corpus, ShortTextsHaveNoBandsAndASurvivorWithoutIdHasALine) {
   const Ended ended =
       call("25_corpus", "--data a.jsonl --out o.jsonl --removed gone.jsonl --dedup near");
   EXPECT_NE(ended.out.find("records: 408 bytes predicted, 408 measured"), std::string::npos);
-  ASSERT_EQ(lines("gone.jsonl").size(), 1u);
-  EXPECT_EQ(lines("gone.jsonl")[0].at("survivor").dump(), R"({"file":"a.jsonl","line":2})");
+  ASSERT_EQ(json_lines("gone.jsonl").size(), 1u);
+  EXPECT_EQ(json_lines("gone.jsonl")[0].at("survivor").dump(), R"({"file":"a.jsonl","line":2})");
 }
 
 TEST_F(Corpus, OfEqualTextsTheLeastSourceAndIdStays) {
@@ -87,7 +79,7 @@ TEST_F(Corpus, OfEqualTextsTheLeastSourceAndIdStays) {
     const auto [at, is_new] = least.try_emplace(d.text, d.source, d.id);
     if (!is_new) at->second = std::min(at->second, {d.source, d.id});
   }
-  const std::vector<nlohmann::json> stay = lines("exact.jsonl");
+  const std::vector<nlohmann::json> stay = json_lines("exact.jsonl");
   EXPECT_EQ(stay.size(), least.size());
   for (const nlohmann::json& line : stay)
     EXPECT_EQ(least.at(line.at("text")),
@@ -169,9 +161,9 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
       EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
   }
   call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
-  EXPECT_EQ(
-      read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
-      "{" + rest + "1, \"text\" : " + nlohmann::json(lines("o.jsonl")[0]["text"]).dump() + "}");
+  EXPECT_EQ(read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
+            "{" + rest +
+                "1, \"text\" : " + nlohmann::json(json_lines("o.jsonl")[0]["text"]).dump() + "}");
 }
 
 TEST_F(Corpus, HeldOutTextIsRemoved) {
@@ -194,10 +186,10 @@ TEST_F(Corpus, HeldOutTextIsRemoved) {
             "1 of 3 held-out texts were found; 1 are too short to be found; 1 are in no document"),
         std::string::npos)
         << ended.out;
-    ASSERT_EQ(lines("gone.jsonl").size(), 1u);
-    EXPECT_EQ(lines("gone.jsonl")[0].at("id"), "has");
-    EXPECT_EQ(lines("gone.jsonl")[0].at("removed_by"), "held_out");
-    EXPECT_EQ(lines("o.jsonl").size(), 2u);
+    ASSERT_EQ(json_lines("gone.jsonl").size(), 1u);
+    EXPECT_EQ(json_lines("gone.jsonl")[0].at("id"), "has");
+    EXPECT_EQ(json_lines("gone.jsonl")[0].at("removed_by"), "held_out");
+    EXPECT_EQ(json_lines("o.jsonl").size(), 2u);
   }
 }
 

@@ -52,9 +52,7 @@ TEST_F(EventRuns, AFolderThatHoldsFilesIsRefused) {
   train("29_monitor", flags + "--events events --steps 2 --save half");
   const auto before = files();
   const auto refused = [&](const std::string& more, const std::string& says) {
-    const Ended ended = run("29_monitor", small_run(flags + "--events " + more));
-    EXPECT_EQ(ended.status, 2) << more;
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+    expect_refused("29_monitor", flags + "--events " + more, says);
   };
   refused("events", "holds files; legal are an empty directory, and --load");
   refused("half", "holds files");

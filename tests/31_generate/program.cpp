@@ -81,10 +81,9 @@ TEST_F(Generate, LinesAreApart) {
   save(kKinds[0], "a");
   write("p.jsonl", "{\"prompt\":\"And \"}\n{\"prompt\":\"And \"}\n");
   const auto texts = [&](const std::string& flags) {
-    const std::string all = lines(flags);
-    const size_t end = all.find('\n');
-    return std::pair{nlohmann::json::parse(all.substr(0, end)),
-                     nlohmann::json::parse(all.substr(end + 1))};
+    lines(flags);
+    const auto both = json_lines("o.jsonl");
+    return std::pair{both.at(0), both.at(1)};
   };
   const auto [one, other] = texts("");
   EXPECT_NE(one["text"], other["text"]);
@@ -98,8 +97,8 @@ TEST_F(Generate, LinesAreApart) {
 TEST_F(Generate, StopTextsAreLeftOut) {
   save(kKinds[0], "a");
   const auto first = [&](const std::string& flags) {
-    const std::string all = lines("--temperature 0 " + flags);
-    return nlohmann::json::parse(all.substr(0, all.find('\n')));
+    lines("--temperature 0 " + flags);
+    return json_lines("o.jsonl").at(0);
   };
   // Numbers instead of bytes: any text can be given on a command line.
   write("p.jsonl", "{\"prompt\":\"73 110\"}\n");
@@ -115,8 +114,7 @@ TEST_F(Generate, AWindowThatIsFullEndsTheText) {
   save(kKinds[0], "a");
   const Ended end = run(k31, words("--load a --prompts p.jsonl --out w.jsonl --max-tokens 1000"));
   ASSERT_EQ(end.status, 0) << end.err;
-  const std::string all = read("w.jsonl");
-  const nlohmann::json first = nlohmann::json::parse(all.substr(0, all.find('\n')));
+  const nlohmann::json first = json_lines("w.jsonl").at(0);
   EXPECT_EQ(first["end"], "window");
   EXPECT_EQ(first["tokens"].size(), 256u - 16);
 }

@@ -31,10 +31,8 @@ TEST_F(OptimizersControls, MuonsMomentumOfAnotherFormIsRefused) {
   const std::string flags = "--optimizer muon";
   trace("32_optimizers", flags + " --save half", {0, kHalf});
   set_state(path("half"), "optimizer", {{"name", "muon"}, {"updates", kHalf}, {"momentum", "sum"}});
-  const Ended ended = run("32_optimizers", small_run(flags + " --layers 2 --load half"));
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_NE(ended.err.find("momentum of the form \"sum\"; legal is \"lerp\""), std::string::npos)
-      << ended.err;
+  expect_refused("32_optimizers", flags + " --layers 2 --load half",
+                 "momentum of the form \"sum\"; legal is \"lerp\"");
 }
 
 }  // namespace

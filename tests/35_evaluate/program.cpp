@@ -52,10 +52,8 @@ class Evaluate : public Programs {
     return read("o.jsonl");
   }
   std::vector<nlohmann::json> parsed(const std::string& flags = "") const {
-    std::vector<nlohmann::json> all;
-    std::istringstream text(lines(flags));
-    for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
-    return all;
+    lines(flags);
+    return json_lines("o.jsonl");
   }
 };
 

@@ -1,7 +1,5 @@
 // 36_finetune: with all targets it is 27; masks and adapters have the same bits on every layout; an
 // adapter begins with the loss of its base, and its merged model ends with its loss.
-#include <sstream>
-
 #include "chapters/36_finetune/chat.h"
 #include "common/tokens/token_file.h"
 #include "tests/36_finetune/chats.h"
@@ -58,10 +56,7 @@ class Finetune : public SameTrace {
   std::vector<nlohmann::json> lines_of(const std::string& program, const std::string& flags) const {
     const Ended ended = run(program, words("--tokens ids --out out.jsonl " + flags));
     EXPECT_EQ(ended.status, 0) << ended.err;
-    std::vector<nlohmann::json> lines;
-    std::istringstream text(read("out.jsonl"));
-    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
+    return json_lines("out.jsonl");
   }
   void refused(const Ended& ended, std::string_view says) const {
     EXPECT_EQ(ended.status, 2) << says;

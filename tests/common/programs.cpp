@@ -197,6 +197,13 @@ void Programs::write(std::string_view name, const std::string& bytes) const {
 
 std::string Programs::read(std::string_view name) const { return read_file(path(name)); }
 
+std::vector<nlohmann::json> Programs::json_lines(std::string_view name) const {
+  std::istringstream text(read(name));
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
+  return all;
+}
+
 std::map<std::string, std::string> Programs::files() const { return files_in(home_ / "run"); }
 
 Ended Programs::run(const Program& program, const std::vector<std::string>& args) const {
@@ -221,6 +228,13 @@ Ended Programs::train(const Program& program, std::string_view flags) const {
       << "status " << ended.status << " of " << program.chapter << " " << flags << "\n"
       << ended.err;
   return ended;
+}
+
+void Programs::expect_refused(const Program& program, std::string_view flags,
+                              std::string_view says) const {
+  const Ended ended = run(program, small_run(flags));
+  EXPECT_EQ(ended.status, 2) << flags;
+  EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
 }
 
 nlohmann::json Programs::report(const Program& program, std::string_view flags) const {

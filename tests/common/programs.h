@@ -78,6 +78,8 @@ class Programs : public ::testing::Test {
   std::filesystem::path path(std::string_view name) const;
   void write(std::string_view name, const std::string& bytes) const;
   std::string read(std::string_view name) const;
+  /// The lines of a file, each of which is JSON.
+  std::vector<nlohmann::json> json_lines(std::string_view name) const;
   /// files_in() the directory.
   std::map<std::string, std::string> files() const;
 
@@ -88,6 +90,8 @@ class Programs : public ::testing::Test {
   /// From here on train() must end with this status. Status 3 means that a run came to its end
   /// without doing what was asked, for example because all steps were skipped.
   void must_end_with(int status) { status_ = status; }
+  /// Runs it with small_run(flags). It must end with status 2, and say so much on stderr.
+  void expect_refused(const Program& program, std::string_view flags, std::string_view says) const;
   /// train() with --report.
   nlohmann::json report(const Program& program, std::string_view flags) const;
   /// The same with --plan-only: no step is taken, and "memory" has predictions alone.
