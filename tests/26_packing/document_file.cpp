@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -13,12 +13,7 @@ class DocumentFileTest : public ::testing::Test {
  protected:
   /// X.bin and X.idx with these documents.
   void write(const std::vector<std::vector<uint32_t>>& documents) {
-    TokenWriter writer(bin_, TokenFile::Megatron, TokenKind::Uint16);
-    for (const auto& one : documents) {
-      writer.write(one);
-      writer.end_document();
-    }
-    writer.commit();
+    write_documents(bin_, documents);
   }
   DocumentFile open(std::optional<int64_t> end_of_text = {}, int64_t width = 2) const {
     return {{.path = bin_, .format = {.width = width}, .seq_len = 4, .vocab = 300}, end_of_text};

@@ -4,7 +4,7 @@
 
 #include "common/data/text.h"
 #include "common/random.h"
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -18,19 +18,17 @@ class PackingBits : public SameTrace {
     Arena arena;
     const Text text({.path = path("text.txt").string(), .seq_len = L, .vocab = 256});
     const Batch drawn = alloc_batch(arena, batch, L);
-    TokenWriter writer(path("documents.bin").string(), TokenFile::Megatron, TokenKind::Uint16);
+    std::vector<std::vector<uint32_t>> documents;
     for (int64_t step = 0; step < kSteps + 1; ++step) {
       text.draw(drawn, /*seed=*/1, step);
       for (int64_t b = 0; b < batch; ++b) {
-        std::vector<uint32_t> ids;
-        for (int64_t t = 0; t < L; ++t)
-          ids.push_back(static_cast<uint32_t>(drawn.tokens.data<int32_t>()[b * L + t]));
-        ids.push_back(static_cast<uint32_t>(drawn.targets.data<int32_t>()[b * L + L - 1]));
-        writer.write(ids);
-        writer.end_document();
+        const int32_t* tokens = drawn.tokens.data<int32_t>() + b * L;
+        documents.emplace_back(tokens, tokens + L);
+        documents.back().push_back(
+            static_cast<uint32_t>(drawn.targets.data<int32_t>()[b * L + L - 1]));
       }
     }
-    writer.commit();
+    write_documents(path("documents.bin").string(), documents);
   }
   static constexpr const char* kDocuments = "--data documents.bin --tokens uint16 --documents ";
 };

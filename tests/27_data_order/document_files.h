@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "chapters/27_data_order/data_order.h"
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -26,13 +26,10 @@ class DocumentFiles : public ::testing::Test {
   /// X.bin with documents of so many tokens, X.idx beside it. The first token of each is its
   /// number, from `first` on.
   void write(const std::string& name, const std::vector<int64_t>& lengths, uint32_t first) const {
-    TokenWriter writer(home_ / name, TokenFile::Megatron, TokenKind::Uint16);
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      writer.write(std::vector<uint32_t>(static_cast<size_t>(lengths[i]),
-                                         (first + static_cast<uint32_t>(i)) % kVocab));
-      writer.end_document();
-    }
-    writer.commit();
+    std::vector<std::vector<uint32_t>> documents;
+    for (const int64_t length : lengths)
+      documents.emplace_back(static_cast<size_t>(length), first++ % kVocab);
+    write_documents(home_ / name, documents);
   }
 
   /// Flags as the command line gives them; files lie in the directory of the test.

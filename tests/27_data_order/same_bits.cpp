@@ -2,7 +2,7 @@
 // whole. Other runs: equal_runs.txt.
 #include <fmt/format.h>
 
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -11,22 +11,10 @@ namespace {
 class DataOrderRuns : public SameTraceSmall {
  protected:
   DataOrderRuns() {
-    write_documents("a.bin", 30);
-    write_documents("b.bin", 20);
-    write_documents("c.bin", 20);
+    for (const auto& [name, count] : {std::pair{"a.bin", 30U}, {"b.bin", 20U}, {"c.bin", 20U}})
+      write_documents(path(name), some_documents(count));
   }
 
-  /// X.bin and X.idx: documents of 2 to 40 tokens.
-  void write_documents(const std::string& name, uint32_t count) const {
-    TokenWriter writer(path(name).string(), TokenFile::Megatron, TokenKind::Uint16);
-    for (uint32_t i = 0; i < count; ++i) {
-      std::vector<uint32_t> ids;
-      for (uint32_t k = 0; k < 2 + (11 * i + count) % 39; ++k) ids.push_back((i * k + i) % 256);
-      writer.write(ids);
-      writer.end_document();
-    }
-    writer.commit();
-  }
   void expect_refused(const std::string& given, const std::string& says) const {
     Programs::expect_refused("27_data_order", given, says);
   }
@@ -143,7 +131,7 @@ TEST_F(DataOrderRuns, RefusesFilesThatAreNotWhole) {
   write("b.idx", index);
   std::filesystem::remove(path("b.bin"));
   expect_refused(flags, "--sources b.bin: no such file");
-  write_documents("b.bin", 0);
+  write_documents(path("b.bin"), {});
   expect_refused(flags, "--sources b.bin: ");
 }
 

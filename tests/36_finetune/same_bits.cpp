@@ -1,7 +1,7 @@
 // 36_finetune: with all targets it is 27; masks and adapters have the same bits on every layout; an
 // adapter begins with the loss of its base, and its merged model ends with its loss.
 #include "chapters/36_finetune/chat.h"
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/36_finetune/chats.h"
 #include "tests/common/same_trace.h"
 
@@ -12,15 +12,11 @@ class Finetune : public SameTrace {
  protected:
   Finetune() {
     write("chats.jsonl", some_chats(60));
-    TokenWriter writer(path("chats.bin").string(), TokenFile::Megatron, TokenKind::Uint16);
-    for (int i = 0; i < 60; ++i) {
-      std::vector<uint32_t> ids;
-      for (const char c : bytes_of(chat_at(i))) ids.push_back(static_cast<unsigned char>(c));
-      ids.resize(std::min<size_t>(ids.size(), 65));
-      writer.write(ids);
-      writer.end_document();
-    }
-    writer.commit();
+    std::vector<std::vector<uint32_t>> documents(60);
+    for (int i = 0; i < 60; ++i)
+      for (const unsigned char byte : bytes_of(chat_at(i)).substr(0, 65))
+        documents[i].push_back(byte);
+    write_documents(path("chats.bin"), documents);
   }
   void save_base(const std::string& model) const {
     train("06_checkpointing", model + " --layers 2 --steps 2 --save base");

@@ -1,6 +1,6 @@
 // 38_pretrain: all ideas at once have the bits of one rank; what skips batches skips rows of the
 // order; and the two mistakes of merging are seen. One idea alone: ../layouts.txt.
-#include "common/tokens/token_file.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -14,16 +14,8 @@ class Pretrain : public SameTraceSmall {
                     all = order + "--eval-every 2 --alarms --watch-every 1 ";
 
   Pretrain() {
-    for (const auto& [name, count] : {std::pair{"a.bin", 90U}, {"b.bin", 40U}, {"c.bin", 21U}}) {
-      TokenWriter writer(path(name).string(), TokenFile::Megatron, TokenKind::Uint16);
-      for (uint32_t i = 0; i < count; ++i) {
-        std::vector<uint32_t> ids;
-        for (uint32_t k = 0; k < 2 + (11 * i + count) % 39; ++k) ids.push_back((i * k + i) % 256);
-        writer.write(ids);
-        writer.end_document();
-      }
-      writer.commit();
-    }
+    for (const auto& [name, count] : {std::pair{"a.bin", 90U}, {"b.bin", 40U}, {"c.bin", 21U}})
+      write_documents(path(name), some_documents(count));
   }
   /// What a run leaves: its trace, its curves and its weights.
   struct Left {
