@@ -2,7 +2,8 @@
 # What a table cannot say, a CMakeLists.txt in that folder says.
 
 # chapter_tests(NN_name LABEL sources ... LABEL sources ...). Those of `code` and `grad` call the
-# chapter's code and start no program; `code` has the label unit.
+# chapter's code and start no program; `code` has the label unit. `planted` is the chapter's program
+# with planted mistakes, which tests of `equiv` start as LADDER_PLANTED.
 function(chapter_tests chapter)
   get_property(chapters GLOBAL PROPERTY LADDER_CHAPTERS)
   if(NOT ";${chapters};" MATCHES ";${chapter}[ ;]")
@@ -12,7 +13,7 @@ function(chapter_tests chapter)
     return()
   endif()
   set(kinds code equiv grad memory mpi slow threads unit)
-  cmake_parse_arguments(ARG "" "" "${kinds}" ${ARGN})
+  cmake_parse_arguments(ARG "" "planted" "${kinds}" ${ARGN})
   if(NOT LADDER_HAS_MPI)
     set(ARG_mpi "")
   endif()
@@ -34,6 +35,16 @@ function(chapter_tests chapter)
         SOURCES ${ARG_${kind}})
     endif()
   endforeach()
+  if(ARG_planted AND TARGET equiv_${chapter})
+    set(name planted_${chapter})
+    add_executable(${name} ${chapter}/${ARG_planted})
+    target_link_libraries(${name} PRIVATE ladder_common ladder_compile_quickly)
+    target_precompile_headers(${name} REUSE_FROM ladder_common)
+    set_target_properties(${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    add_dependencies(equiv_${chapter} ${name})
+    target_compile_definitions(equiv_${chapter} PRIVATE LADDER_PLANTED="$<TARGET_FILE:${name}>")
+  endif()
 endfunction()
 
 # And what chapters 02 to 05 hold in the same words.
@@ -86,6 +97,15 @@ chapter_tests(22_expert_parallel
   equiv same_bits.cpp
   threads exchange.cpp
   memory bytes.cpp)
+chapter_tests(26_packing
+  code document_file.cpp isolation.cpp plan.cpp
+  equiv same_bits.cpp
+  memory memory.cpp)
+chapter_tests(28_async_checkpoint
+  threads async_save.cpp ../common/bad_disk.cpp)
+chapter_tests(29_monitor
+  equiv events.cpp rewind.cpp watch.cpp
+  unit detectors.cpp event_file.cpp)
 chapter_tests(30_hsdp
   memory report.cpp)
 chapter_tests(32_optimizers
@@ -94,4 +114,8 @@ chapter_tests(32_optimizers
 chapter_tests(33_mesh
   code groups.cpp
   equiv same_bits.cpp
+  planted planted.cpp
   slow factorizations.cpp)
+chapter_tests(38_pretrain
+  equiv same_bits.cpp
+  planted planted.cpp)
