@@ -4,11 +4,14 @@
 #include <malloc.h>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "tests/27_data_order/document_files.h"
+#include "tests/26_packing/document_pair.h"
 #include "tests/common/programs.h"
+#include "tests/common/run_files.h"
 
 namespace ladder {
 namespace {
@@ -16,13 +19,46 @@ namespace {
 /// How often each document was learned from, by the number that its tokens are.
 using Learned = std::map<int32_t, int64_t>;
 
-class DataOrderTest : public DocumentFiles {
+class DataOrderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  static constexpr int64_t kT = 8, kVocab = 1000;
+
+  DataOrderTest() {
+    run_.data = home_ / "none.bin";
+    run_.tokens = TokenKind::Uint16;
+    run_.format = {.width = 2};
+    packing_.documents = true;
+    packing_.window = 16;
+    packing_.row_documents = 3;
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < 40; ++i) lengths.push_back(2 + i * 7 % 23);  // some are cut
     write("a.bin", {lengths.begin(), lengths.begin() + 25}, 100);
     write("b.bin", {lengths.begin() + 25, lengths.end()}, 200);
+  }
+
+  /// X.bin with documents of so many tokens, X.idx beside it. The first token of each is its
+  /// number, from `first` on.
+  void write(const std::string& name, const std::vector<int64_t>& lengths, uint32_t first) const {
+    std::vector<std::vector<uint32_t>> documents;
+    for (const int64_t length : lengths)
+      documents.emplace_back(static_cast<size_t>(length), first++ % kVocab);
+    write_documents(home_ / name, documents);
+  }
+
+  /// Flags as the command line gives them; files lie in the directory of the test.
+  SourceOptions look(const std::vector<std::string>& given, int64_t epochs = 0) {
+    SourceOptions sources;
+    sources.epochs = epochs;
+    for (const std::string& source : given) sources.given.push_back(home_ / source);
+    sources.find_files(run_, packing_);
+    return sources;
+  }
+  OrderPlace place(const SourceOptions& sources) const { return {sources, packing_, kT, 1}; }
+  DataOrder open(const SourceOptions& sources) const {
+    GptConfig gpt = preset("nano");
+    gpt.seq_len = kT;
+    gpt.vocab = kVocab;
+    return {sources, packing_, run_, gpt};
   }
 
   /// The targets of each step, by bundle and piece, until there are so many steps or no more.
@@ -57,6 +93,9 @@ class DataOrderTest : public DocumentFiles {
     return all;
   }
 
+  TempDir home_;
+  RunOptions run_;
+  PackOptions packing_;
   mutable std::optional<OrderPlace> last_;
 };
 
