@@ -84,15 +84,6 @@ TEST_P(Experts, ScoresLoadsAndLosses) {
   }
 }
 
-TEST_P(Experts, EvenLoadHasABalanceLossOfOne) {
-  const int64_t T = 12, E = 4;
-  const Tensor logits = box.filled(sums, {1, T, E}, 0);
-  for (int64_t t = 0; t < T; ++t) set(logits, t * E + t % E, 2);
-  EXPECT_NEAR(at(route(box, logits, 1).losses, 0), 1, 1e-6);
-  for (int64_t t = 0; t < T; ++t) set(logits, t * E + t % E, 0), set(logits, t * E, 2);
-  EXPECT_GT(at(route(box, logits, 1).losses, 0), 2);  // all to one expert
-}
-
 // A NaN must reach the loss, and no index may leave its range.
 TEST_P(Experts, NaNLogitsStayNaN) {
   const int64_t T = 5, E = 6, takes = 3;

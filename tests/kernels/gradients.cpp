@@ -40,8 +40,6 @@ class Gradients : public ::testing::Test {
     EXPECT_LT(relative_error(got, numeric(box, x, loss)), kTolerance)
         << name << " " << to_string(got.shape);
   }
-  /// Layer norm, or RMSNorm where it is not centred.
-  void expect_norm(bool centred, bool biased);
 
   Sandbox box{ref_kernels(), Dtype::F64};
   const Kernels& k = ref_kernels();
@@ -67,34 +65,30 @@ TEST_F(Gradients, Embed) {
   }
 }
 
-void Gradients::expect_norm(bool centred, bool biased) {
-  for (const auto& [B, T, C] : {std::array{1, 1, 3}, std::array{3, 5, 3}, std::array{2, 9, 8}}) {
-    const Tensor inp = box.random({B, T, C}), w = box.random({C});
-    const Tensor b = biased ? box.random({C}) : Tensor{};
-    const Tensor mean = centred ? box.empty({B, T}) : Tensor{};
-    const Tensor out = box.empty({B, T, C}), rstd = box.empty({B, T});
-    const Tensor dout = box.random({B, T, C});
-    const auto loss = [&] {
-      k.norm_forward(ctx, out, mean, rstd, inp, w, b);
-      return dot(out, dout);
-    };
-    loss();
-    const Tensor dinp = box.empty({B, T, C}), dw = box.empty({C});
-    const Tensor db = biased ? box.empty({C}) : Tensor{};
-    k.norm_backward_input(ctx, dinp, dout, inp, w, mean, rstd);
-    k.norm_backward_weight(ctx, dw, db, dout, inp, mean, rstd, Into::Write);
-    expect_gradient("dinp", dinp, inp, loss);
-    expect_gradient("dw", dw, w, loss);
-    if (biased) expect_gradient("db", db, b, loss);
-  }
-}
-
+/// Layer norm, and RMSNorm, which is not centred.
 TEST_F(Gradients, Norm) {
-  for (const bool biased : {false, true}) expect_norm(true, biased);
-}
-
-TEST_F(Gradients, RmsNorm) {
-  for (const bool biased : {false, true}) expect_norm(false, biased);
+  for (const bool centred : {true, false})
+    for (const bool biased : {true, false})
+      for (const auto& [B, T, C] :
+           {std::array{1, 1, 3}, std::array{3, 5, 3}, std::array{2, 9, 8}}) {
+        const Tensor inp = box.random({B, T, C}), w = box.random({C});
+        const Tensor b = biased ? box.random({C}) : Tensor{};
+        const Tensor mean = centred ? box.empty({B, T}) : Tensor{};
+        const Tensor out = box.empty({B, T, C}), rstd = box.empty({B, T});
+        const Tensor dout = box.random({B, T, C});
+        const auto loss = [&] {
+          k.norm_forward(ctx, out, mean, rstd, inp, w, b);
+          return dot(out, dout);
+        };
+        loss();
+        const Tensor dinp = box.empty({B, T, C}), dw = box.empty({C});
+        const Tensor db = biased ? box.empty({C}) : Tensor{};
+        k.norm_backward_input(ctx, dinp, dout, inp, w, mean, rstd);
+        k.norm_backward_weight(ctx, dw, db, dout, inp, mean, rstd, Into::Write);
+        expect_gradient("dinp", dinp, inp, loss);
+        expect_gradient("dw", dw, w, loss);
+        if (biased) expect_gradient("db", db, b, loss);
+      }
 }
 
 TEST_F(Gradients, Matmul) {
