@@ -15,6 +15,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "bench/call.h"
 #include "bench/gpu.h"
 #include "kernels/cuda/cuda_device.h"
 
@@ -50,7 +51,6 @@ Op multiplies(const char* name, int64_t flops, std::function<void()> run) {
 std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B, T = s.T;
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   const Tensor x = gpu.half({B, T, C}), y = gpu.half({B, T, C}), d = gpu.half({B, T, C});
   const Tensor w = gpu.half({C}), b = gpu.half({C}), dw = gpu.full({C}), db = gpu.full({C});
   const Tensor mean = gpu.full({B, T}), rstd = gpu.full({B, T});
@@ -61,26 +61,25 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
   const Tensor dwte = gpu.full({V, C}), dwpe = gpu.full({T, C});
   return {
       moves("norm_forward", {x, y, mean, rstd},
-            [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }),
+            call(ctx, &Kernels::norm_forward, y, mean, rstd, x, w, b)),
       moves("norm_forward_rms", {x, y, rstd},
-            [=, &ctx, &k] { k.norm_forward(ctx, y, {}, rstd, x, w, {}); }),
+            call(ctx, &Kernels::norm_forward, y, {}, rstd, x, w, {})),
       moves("norm_backward_input", {x, y, d, mean, rstd},
-            [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }),
+            call(ctx, &Kernels::norm_backward_input, y, d, x, w, mean, rstd)),
       moves("norm_backward_weight", {x, d, mean, rstd},
-            [=, &ctx, &k] { k.norm_backward_weight(ctx, dw, db, d, x, mean, rstd, Into::Write); }),
-      moves("bias_backward", {h}, [=, &ctx, &k] { k.bias_backward(ctx, dh, h, Into::Write); }),
-      moves("gelu_forward", {h, g}, [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }),
-      moves("gelu_backward", {g, g, h}, [=, &ctx, &k] { k.gelu_backward(ctx, g, g, h); }),
-      moves("swiglu_forward", {h, gated}, [=, &ctx, &k] { k.swiglu_forward(ctx, gated, h); }),
-      moves("swiglu_backward", {g, gated, h},
-            [=, &ctx, &k] { k.swiglu_backward(ctx, g, gated, h); }),
-      moves("rope", {x, x, y, y}, [=, &ctx, &k] { k.rope(ctx, qkv, angles, NH, false); }),
-      moves("residual_forward", {y, x, d}, [=, &ctx, &k] { k.residual_forward(ctx, y, x, d, b); }),
-      moves("add", {g, g, h}, [=, &ctx, &k] { k.add(ctx, g, g, h); }),
+            call(ctx, &Kernels::norm_backward_weight, dw, db, d, x, mean, rstd, Into::Write)),
+      moves("bias_backward", {h}, call(ctx, &Kernels::bias_backward, dh, h, Into::Write)),
+      moves("gelu_forward", {h, g}, call(ctx, &Kernels::gelu_forward, g, h)),
+      moves("gelu_backward", {g, g, h}, call(ctx, &Kernels::gelu_backward, g, g, h)),
+      moves("swiglu_forward", {h, gated}, call(ctx, &Kernels::swiglu_forward, gated, h)),
+      moves("swiglu_backward", {g, gated, h}, call(ctx, &Kernels::swiglu_backward, g, gated, h)),
+      moves("rope", {x, x, y, y}, call(ctx, &Kernels::rope, qkv, angles, NH, false)),
+      moves("residual_forward", {y, x, d}, call(ctx, &Kernels::residual_forward, y, x, d, b)),
+      moves("add", {g, g, h}, call(ctx, &Kernels::add, g, g, h)),
       moves("embed_forward", {y, y, tokens},
-            [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }),
+            call(ctx, &Kernels::embed_forward, y, tokens, wte, wpe)),
       moves("embed_backward", {d, d, dwte, dwpe},
-            [=, &ctx, &k] { k.embed_backward(ctx, dwte, dwpe, d, tokens, Into::Write); }),
+            call(ctx, &Kernels::embed_backward, dwte, dwpe, d, tokens, Into::Write)),
   };
 }
 
@@ -88,7 +87,6 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
 std::vector<Op> updates_of(Gpu& gpu, const Sizes& s) {
   const int64_t R = std::max<int64_t>(s.B * s.T, 64), n = R * C, B = std::max<int64_t>(s.B / 4, 1);
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   const Tensor w = gpu.full({R, C}), g = gpu.full({R, C}), narrow = gpu.half({R, C});
   const Tensor m = gpu.zeros(Dtype::F32, {R, C}), v = gpu.zeros(Dtype::F32, {R, C});
   const Tensor m_code = gpu.zeros(Dtype::U8, {n}), v_code = gpu.zeros(Dtype::U8, {n});
@@ -97,32 +95,18 @@ std::vector<Op> updates_of(Gpu& gpu, const Sizes& s) {
   const Tensor limbs = gpu.zeros(Dtype::I64, {1, kLimbs});
   const Tensor logits = gpu.half({B, s.T, V}), losses = gpu.full({B});
   const Tensor targets = gpu.tokens({B, s.T}, kVocab);
-  const LionStep lion{.lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
-  const AdamStep adam{.lr = 1e-3F,
-                      .beta1 = 0.9F,
-                      .beta2 = 0.95F,
-                      .eps = 1e-8F,
-                      .weight_decay = 0.1F,
-                      .decoupled = true,
-                      .correction1 = 0.1F,
-                      .correction2 = 0.05F};
   return {
       moves("cross_entropy", {logits, logits},
-            [=, &ctx, &k] { k.cross_entropy(ctx, losses, logits, logits, targets, kVocab, 1); }),
-      moves("cast_to_bf16", {w, narrow}, [=, &ctx, &k] { k.cast(ctx, narrow, w); }),
-      moves("scale", {g, g}, [=, &ctx, &k] { k.scale(ctx, g, 1); }),
-      moves("squared_norm", {g},
-            [=, &ctx, &k] {
-              k.squared_norm(ctx, limbs, g.view({1, n}));
-            }),
+            call(ctx, &Kernels::cross_entropy, losses, logits, logits, targets, kVocab, 1)),
+      moves("cast_to_bf16", {w, narrow}, call(ctx, &Kernels::cast, narrow, w)),
+      moves("scale", {g, g}, call(ctx, &Kernels::scale, g, 1)),
+      moves("squared_norm", {g}, call(ctx, &Kernels::squared_norm, limbs, g.view({1, n}))),
       moves("adamw_update", {w, w, m, m, v, v, g},
-            [=, &ctx, &k] { k.adamw_update(ctx, w, m, v, g, adam); }),
-      moves("lion_update", {w, w, m, m, g}, [=, &ctx, &k] { k.lion_update(ctx, w, m, g, lion); }),
+            call(ctx, &Kernels::adamw_update, w, m, v, g, kAdam)),
+      moves("lion_update", {w, w, m, m, g}, call(ctx, &Kernels::lion_update, w, m, g, kLion)),
       moves("adamw8bit_update", {w, w, g, m_code, m_code, v_code, v_code},
-            [=, &ctx, &k] {
-              k.adamw8bit_update(ctx, w.view({n}), m_code, m_scale, v_code, v_scale, g.view({n}),
-                                 adam);
-            }),
+            call(ctx, &Kernels::adamw8bit_update, w.view({n}), m_code, m_scale, v_code, v_scale,
+                 g.view({n}), kAdam)),
   };
 }
 
@@ -130,24 +114,23 @@ std::vector<Op> updates_of(Gpu& gpu, const Sizes& s) {
 std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T, pairs = T * (T + 1) / 2;
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   const Tensor x = gpu.half({B, T, C}), h = gpu.half({B, T, N}), w = gpu.half({N, C});
   const Tensor dw = gpu.full({N, C}), head = gpu.half({V, C}), logits = gpu.half({B, T, V});
   const Tensor qkv = gpu.half({B, T, 3 * C}), dqkv = gpu.half({B, T, 3 * C});
   const Tensor out = gpu.half({B, T, C}), lse = gpu.full({B, NH, T}), none;
   return {
       multiplies("matmul_forward", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_forward(ctx, h, x, w, none, kLeaves); }),
+                 call(ctx, &Kernels::matmul_forward, h, x, w, none, kLeaves)),
       multiplies("matmul_backward_input", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_backward_input(ctx, x, h, w, kLeaves); }),
+                 call(ctx, &Kernels::matmul_backward_input, x, h, w, kLeaves)),
       multiplies("matmul_backward_weight", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_backward_weight(ctx, dw, h, x, Into::Write); }),
+                 call(ctx, &Kernels::matmul_backward_weight, dw, h, x, Into::Write)),
       multiplies("matmul_forward_head", 2 * rows * V * C,
-                 [=, &ctx, &k] { k.matmul_forward(ctx, logits, x, head, none, kLeaves); }),
+                 call(ctx, &Kernels::matmul_forward, logits, x, head, none, kLeaves)),
       multiplies("attention_forward", 4 * B * NH * pairs * HS,
-                 [=, &ctx, &k] { k.attention_forward(ctx, out, lse, qkv); }),
+                 call(ctx, &Kernels::attention_forward, out, lse, qkv)),
       multiplies("attention_backward", 10 * B * NH * pairs * HS,
-                 [=, &ctx, &k] { k.attention_backward(ctx, dqkv, x, qkv, out, lse); }),
+                 call(ctx, &Kernels::attention_backward, dqkv, x, qkv, out, lse)),
   };
 }
 
@@ -156,11 +139,10 @@ std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
 std::vector<Op> large_heads_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 16 + 1, T = 4 * s.T, heads = 16, size = 128, pairs = T * (T + 1) / 2;
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   const Tensor qkv = gpu.half({B, T, 3 * heads * size}), dqkv = gpu.half(qkv.shape);
   const Tensor out = gpu.half({B, T, heads * size}), lse = gpu.full({B, heads, T});
-  const auto forward = [=, &ctx, &k] { k.attention_forward(ctx, out, lse, qkv); };
-  const auto backward = [=, &ctx, &k] { k.attention_backward(ctx, dqkv, out, qkv, out, lse); };
+  const auto forward = call(ctx, &Kernels::attention_forward, out, lse, qkv);
+  const auto backward = call(ctx, &Kernels::attention_backward, dqkv, out, qkv, out, lse);
   const auto without_hopper = [&ctx](int64_t shared, const auto& attend) {
     return [attend, shared, &device = cuda::device_of(ctx)] {
       device.use_hopper(false);
@@ -185,30 +167,28 @@ std::vector<Op> large_heads_of(Gpu& gpu, const Sizes& s) {
 std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T;
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   auto* scale = new (gpu.tokens({2}, kVocab).ptr) Fp8Scale;  // of both sides
   const auto codes_of = [&](const Tensor& x, Dtype dtype) {
     Tensor codes = gpu.zeros(dtype, x.shape);
     codes.transposed = gpu.zeros(dtype, x.shape).ptr;
     codes.fp8 = scale;
-    k.cast(ctx, codes, x);
+    cuda::kernels().cast(ctx, codes, x);
     return codes;
   };
   const Tensor x = gpu.half({B, T, C}), h = gpu.half({B, T, N}), dw = gpu.full({N, C}), none;
   const Tensor x8 = codes_of(x, Dtype::E4M3), h8 = codes_of(h, Dtype::E5M2);
   const Tensor w8 = codes_of(gpu.half({N, C}), Dtype::E4M3);
   return {
-      moves("gelu_forward_codes", {h, h8, h8},
-            [=, &ctx, &k] { k.gelu_forward_codes(ctx, h8, h, h); }),
+      moves("gelu_forward_codes", {h, h8, h8}, call(ctx, &Kernels::gelu_forward_codes, h8, h, h)),
       moves("gelu_backward_codes", {h, h, h, h8, h8},
-            [=, &ctx, &k] { k.gelu_backward_codes(ctx, h8, h, h, h); }),
-      moves("cast_to_fp8", {h, h8, h8}, [=, &ctx, &k] { k.cast(ctx, h8, h); }),
+            call(ctx, &Kernels::gelu_backward_codes, h8, h, h, h)),
+      moves("cast_to_fp8", {h, h8, h8}, call(ctx, &Kernels::cast, h8, h)),
       multiplies("fp8_forward", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_forward(ctx, h, x8, w8, none, kLeaves); }),
+                 call(ctx, &Kernels::matmul_forward, h, x8, w8, none, kLeaves)),
       multiplies("fp8_backward_input", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_backward_input(ctx, x, h8, w8, kLeaves); }),
+                 call(ctx, &Kernels::matmul_backward_input, x, h8, w8, kLeaves)),
       multiplies("fp8_backward_weight", 2 * rows * N * C,
-                 [=, &ctx, &k] { k.matmul_backward_weight(ctx, dw, h8, x8, Into::Write); }),
+                 call(ctx, &Kernels::matmul_backward_weight, dw, h8, x8, Into::Write)),
   };
 }
 
@@ -216,7 +196,6 @@ std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
 std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, E = 8, M = 2 * B * T;
   const Ctx& ctx = gpu.ctx();
-  const Kernels& k = cuda::kernels();
   const Tensor chosen = gpu.tokens({B, T, 2}, kVocab), weight = gpu.full({B, T, 2});
   for (int64_t i = 0; i < M; ++i)  // one of the first four, one of the others
     chosen.data<int32_t>()[i] = chosen.data<int32_t>()[i] % 4 + static_cast<int32_t>(i % 2 * 4);
@@ -230,26 +209,24 @@ std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const Tensor logits = gpu.full({B, T, E}), scores = gpu.full({B, T, E});
   const Tensor taken = gpu.zeros(Dtype::I32, {B, T, 2}), share = gpu.full({B, T, 2});
   const Tensor load = gpu.zeros(Dtype::I32, {B, E}), losses = gpu.full({2, B});
-  k.expert_rows(ctx, rows, expert, 0);
+  cuda::kernels().expert_rows(ctx, rows, expert, 0);
   return {
       moves("route_forward", {logits, scores, taken, share},
-            [=, &ctx, &k] {
-              k.route_forward(ctx, taken, share, scores, load, losses, logits, {}, RouteRule{});
-            }),
+            call(ctx, &Kernels::route_forward, taken, share, scores, load, losses, logits, {},
+                 RouteRule{})),
       moves("expert_rows", {expert, rows.row, rows.from},
-            [=, &ctx, &k] { k.expert_rows(ctx, rows, expert, 0); }),
-      moves("gather_rows", {y, y}, [=, &ctx, &k] { k.gather_rows(ctx, y, x, rows); }),
+            call(ctx, &Kernels::expert_rows, rows, expert, 0)),
+      moves("gather_rows", {y, y}, call(ctx, &Kernels::gather_rows, y, x, rows)),
       moves("unpermute_forward", {y, x},
-            [=, &ctx, &k] { k.unpermute_forward(ctx, x, y, rows, expert, weight); }),
+            call(ctx, &Kernels::unpermute_forward, x, y, rows, expert, weight)),
       moves("unpermute_backward", {dy, y, x},
-            [=, &ctx, &k] { k.unpermute_backward(ctx, dy, dweight, x, y, rows, weight); }),
+            call(ctx, &Kernels::unpermute_backward, dy, dweight, x, y, rows, weight)),
       multiplies("grouped_matmul_forward", 2 * M * N * C,
-                 [=, &ctx, &k] { k.grouped_matmul_forward(ctx, h, y, w, rows, kLeaves); }),
+                 call(ctx, &Kernels::grouped_matmul_forward, h, y, w, rows, kLeaves)),
       multiplies("grouped_matmul_backward_input", 2 * M * N * C,
-                 [=, &ctx, &k] { k.grouped_matmul_backward_input(ctx, y, h, w, rows, kLeaves); }),
-      multiplies(
-          "grouped_matmul_backward_weight", 2 * M * N * C,
-          [=, &ctx, &k] { k.grouped_matmul_backward_weight(ctx, dw, h, y, rows, Into::Write); }),
+                 call(ctx, &Kernels::grouped_matmul_backward_input, y, h, w, rows, kLeaves)),
+      multiplies("grouped_matmul_backward_weight", 2 * M * N * C,
+                 call(ctx, &Kernels::grouped_matmul_backward_weight, dw, h, y, rows, Into::Write)),
   };
 }
 

@@ -18,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/call.h"
 #include "bench/ceilings.h"
 
 namespace ladder::bench {
@@ -53,7 +54,6 @@ struct Op {
 std::vector<Op> passes_of(Bench& box, const Model& m) {
   const int64_t B = m.B, T = m.T, C = m.C, H = m.hidden;
   const Ctx& ctx = box.ctx();
-  const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor w = box.random({C}), b = box.random({C}), dw = box.random({C}), db = box.random({C});
   const Tensor mean = box.random({B, T}), rstd = box.random({B, T});
@@ -64,27 +64,27 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
   const Cost to_bf16{.bytes = x.bytes() + narrow.bytes(), .flops = x.size()};
   return {
       {"norm_forward", cost::norm_forward(B, T, C),
-       [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }},
+       call(ctx, &Kernels::norm_forward, y, mean, rstd, x, w, b)},
       {"norm_forward_rms", cost::norm_forward(B, T, C),
-       [=, &ctx, &k] { k.norm_forward(ctx, y, {}, rstd, x, w, {}); }},
+       call(ctx, &Kernels::norm_forward, y, {}, rstd, x, w, {})},
       {"norm_backward_input", cost::norm_backward_input(B, T, C),
-       [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }},
+       call(ctx, &Kernels::norm_backward_input, y, d, x, w, mean, rstd)},
       {"norm_backward_weight", cost::norm_backward_weight(B, T, C),
-       [=, &ctx, &k] { k.norm_backward_weight(ctx, dw, db, d, x, mean, rstd, Into::Write); }},
+       call(ctx, &Kernels::norm_backward_weight, dw, db, d, x, mean, rstd, Into::Write)},
       {"bias_backward", cost::bias_backward(B, T, H),
-       [=, &ctx, &k] { k.bias_backward(ctx, wide, h, Into::Write); }},
-      {"gelu_forward", cost::gelu_forward(h.size()), [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }},
+       call(ctx, &Kernels::bias_backward, wide, h, Into::Write)},
+      {"gelu_forward", cost::gelu_forward(h.size()), call(ctx, &Kernels::gelu_forward, g, h)},
       {"gelu_backward", cost::gelu_backward(h.size()),
-       [=, &ctx, &k] { k.gelu_backward(ctx, dh, g, h); }},
+       call(ctx, &Kernels::gelu_backward, dh, g, h)},
       {"swiglu_forward", cost::swiglu_forward(gated.size()),
-       [=, &ctx, &k] { k.swiglu_forward(ctx, gated, h); }},
+       call(ctx, &Kernels::swiglu_forward, gated, h)},
       {"swiglu_backward", cost::swiglu_backward(gated.size()),
-       [=, &ctx, &k] { k.swiglu_backward(ctx, dh, gated, h); }},
+       call(ctx, &Kernels::swiglu_backward, dh, gated, h)},
       {"residual_forward", cost::residual_forward(B * T, C),
-       [=, &ctx, &k] { k.residual_forward(ctx, y, x, d, w); }},
-      {"add", cost::add(h.size()), [=, &ctx, &k] { k.add(ctx, g, g, h); }},
-      {"scale", cost::scale(h.size()), [=, &ctx, &k] { k.scale(ctx, g, 1); }},
-      {"cast_to_bf16", to_bf16, [=, &ctx, &k] { k.cast(ctx, narrow, x); }},
+       call(ctx, &Kernels::residual_forward, y, x, d, w)},
+      {"add", cost::add(h.size()), call(ctx, &Kernels::add, g, g, h)},
+      {"scale", cost::scale(h.size()), call(ctx, &Kernels::scale, g, 1)},
+      {"cast_to_bf16", to_bf16, call(ctx, &Kernels::cast, narrow, x)},
   };
 }
 
@@ -92,7 +92,6 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
 std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const int64_t B = m.B, T = m.T, C = m.C, NH = m.NH, V = m.V, HS = C / NH;
   const Ctx& ctx = box.ctx();
-  const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
   const Tensor cache = box.random({T, 2 * C});
@@ -103,57 +102,50 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
   return {
       {"embed_forward", cost::embed_forward(B, T, C),
-       [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }},
+       call(ctx, &Kernels::embed_forward, y, tokens, wte, wpe)},
       {"embed_backward", cost::embed_backward(B, T, C, V),
-       [=, &ctx, &k] { k.embed_backward(ctx, wte, wpe, d, tokens, Into::Write); }},
-      {"rope", cost::rope(B, T, NH, NH, HS),
-       [=, &ctx, &k] { k.rope(ctx, dqkv, angles, NH, false); }},
+       call(ctx, &Kernels::embed_backward, wte, wpe, d, tokens, Into::Write)},
+      {"rope", cost::rope(B, T, NH, NH, HS), call(ctx, &Kernels::rope, dqkv, angles, NH, false)},
       {"attention_forward", cost::attention_forward(B, T, NH, HS),
-       [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
+       call(ctx, &Kernels::attention_forward, y, lse, qkv)},
       {"attention_backward", cost::attention_backward(B, T, NH, HS),
-       [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
+       call(ctx, &Kernels::attention_backward, dqkv, d, qkv, x, lse)},
       // A token at a time, each with the whole cache.
       {"attention_cached", cost::attention_cached(1, T, NH, NH, HS),
-       [=, &ctx, &k] {
-         k.attention_cached(ctx, y.view({B * T, C}).first(1), qkv.view({B * T, 3 * C}).first(1),
-                            cache, NH, {.T = T, .first = T - 1});
-       }},
+       call(ctx, &Kernels::attention_cached, y.view({B * T, C}).first(1),
+            qkv.view({B * T, 3 * C}).first(1), cache, NH, {.T = T, .first = T - 1})},
       {"cross_entropy", cost::cross_entropy(B, T, V),
-       [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
+       call(ctx, &Kernels::cross_entropy, losses, dlogits, logits, tokens, V - 1, 1)},
       {"softmax_max", cost::softmax_max(B, T, V),
-       [=, &ctx, &k] { k.softmax_max(ctx, max, logits, V - 1); }},
+       call(ctx, &Kernels::softmax_max, max, logits, V - 1)},
       {"softmax_sum", cost::softmax_sum(B, T, V),
-       [=, &ctx, &k] { k.softmax_sum(ctx, sum, target, logits, max, tokens, V - 1); }},
+       call(ctx, &Kernels::softmax_sum, sum, target, logits, max, tokens, V - 1)},
       {"softmax_loss", cost::softmax_loss(B, T, V),
-       [=, &ctx, &k] {
-         k.softmax_loss(ctx, losses, dlogits, logits, max, sum, target, tokens, V - 1, 1);
-       }},
+       call(ctx, &Kernels::softmax_loss, losses, dlogits, logits, max, sum, target, tokens, V - 1,
+            1)},
   };
 }
 
 std::vector<Op> products_of(Bench& box, const Model& m) {
   const int64_t B = m.B, T = m.T, C = m.C, H = m.hidden;
   const Ctx& ctx = box.ctx();
-  const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), h = box.random({B, T, H}), w = box.random({H, C});
   const Cost cost = cost::matmul(B * T, H, C);
   const auto some = [](const Tensor& all, int64_t rows) {
     return all.view({all.rows(), all.dim(2)}).first(rows);
   };
-  const auto forward_of = [=, &ctx, &k](int64_t rows) {
-    return Op{fmt::format("matmul_forward of {}", rows), cost::matmul(rows, H, C), [=, &ctx, &k] {
-                k.matmul_forward(ctx, some(h, rows), some(x, rows), w, Tensor{}, kLeaves);
-              }};
+  const auto forward_of = [&](int64_t rows) {
+    return Op{
+        fmt::format("matmul_forward of {}", rows), cost::matmul(rows, H, C),
+        call(ctx, &Kernels::matmul_forward, some(h, rows), some(x, rows), w, Tensor{}, kLeaves)};
   };
   return {
       forward_of(1),
       forward_of(8),
-      {"matmul_forward", cost,
-       [=, &ctx, &k] { k.matmul_forward(ctx, h, x, w, Tensor{}, kLeaves); }},
-      {"matmul_backward_input", cost,
-       [=, &ctx, &k] { k.matmul_backward_input(ctx, x, h, w, kLeaves); }},
+      {"matmul_forward", cost, call(ctx, &Kernels::matmul_forward, h, x, w, Tensor{}, kLeaves)},
+      {"matmul_backward_input", cost, call(ctx, &Kernels::matmul_backward_input, x, h, w, kLeaves)},
       {"matmul_backward_weight", cost,
-       [=, &ctx, &k] { k.matmul_backward_weight(ctx, w, h, x, Into::Write); }},
+       call(ctx, &Kernels::matmul_backward_weight, w, h, x, Into::Write)},
   };
 }
 
@@ -172,7 +164,6 @@ Tensor choices_of(Bench& box, const Experts& m) {
 std::vector<Op> routes_of(Bench& box, const Experts& m) {
   const int64_t B = m.B, T = m.T, C = m.C, E = m.E, k = 2, M = B * T * k;
   const Ctx& ctx = box.ctx();
-  const Kernels& table = cpu_kernels();
   const Tensor expert = choices_of(box, m), load = box.alloc(Dtype::I32, {B, E});
   const Tensor logits = box.random({B, T, E}), dlogits = box.random({B, T, E});
   const Tensor scores = box.random({B, T, E}), losses = box.random({2, B});
@@ -182,24 +173,20 @@ std::vector<Op> routes_of(Bench& box, const Experts& m) {
                         .row = box.alloc(Dtype::I32, {B, T, k}),
                         .from = box.alloc(Dtype::I32, {M})};
   const RouteRule rule{.sigmoid = false, .renormalize = true};
-  table.expert_rows(ctx, rows, expert, 0);
+  cpu_kernels().expert_rows(ctx, rows, expert, 0);
   return {
       {"route_forward", cost::route_forward(B, T, E, k),
-       [=, &ctx, &table] {
-         table.route_forward(ctx, expert, weight, scores, load, losses, logits, {}, rule);
-       }},
+       call(ctx, &Kernels::route_forward, expert, weight, scores, load, losses, logits, {}, rule)},
       {"route_backward", cost::route_backward(B, T, E, k),
-       [=, &ctx, &table] {
-         table.route_backward(ctx, dlogits, dweight, expert, scores, load, logits, rule, 1, 1);
-       }},
+       call(ctx, &Kernels::route_backward, dlogits, dweight, expert, scores, load, logits, rule, 1,
+            1)},
       {"expert_rows", cost::expert_rows(B, T, k),
-       [=, &ctx, &table] { table.expert_rows(ctx, rows, expert, 0); }},
-      {"gather_rows", cost::gather_rows(B, T, k, C),
-       [=, &ctx, &table] { table.gather_rows(ctx, y, x, rows); }},
+       call(ctx, &Kernels::expert_rows, rows, expert, 0)},
+      {"gather_rows", cost::gather_rows(B, T, k, C), call(ctx, &Kernels::gather_rows, y, x, rows)},
       {"unpermute_forward", cost::unpermute_forward(B, T, k, C),
-       [=, &ctx, &table] { table.unpermute_forward(ctx, x, y, rows, expert, weight); }},
+       call(ctx, &Kernels::unpermute_forward, x, y, rows, expert, weight)},
       {"unpermute_backward", cost::unpermute_backward(B, T, k, C),
-       [=, &ctx, &table] { table.unpermute_backward(ctx, dy, dweight, x, y, rows, weight); }},
+       call(ctx, &Kernels::unpermute_backward, dy, dweight, x, y, rows, weight)},
   };
 }
 
@@ -208,11 +195,10 @@ std::vector<Op> experts_of(Bench& box, const Experts& m, bool down) {
   const int64_t B = m.B, T = m.T, E = m.E, k = 2, M = B * T * k;
   const int64_t N = down ? m.C : 2 * m.F, K = down ? m.F : m.C;
   const Ctx& ctx = box.ctx();
-  const Kernels& table = cpu_kernels();
   const ExpertRows rows{.offsets = box.alloc(Dtype::I32, {E + 1}),
                         .row = box.alloc(Dtype::I32, {B, T, k}),
                         .from = box.alloc(Dtype::I32, {M})};
-  table.expert_rows(ctx, rows, choices_of(box, m), 0);
+  cpu_kernels().expert_rows(ctx, rows, choices_of(box, m), 0);
   const Tensor inp = box.random({M, K}), out = box.random({M, N}), w = box.random({E, N, K});
   const Tensor one = w.first(1).view({N, K});
   // Leaves of as many rows as an expert has in one, on average.
@@ -222,28 +208,23 @@ std::vector<Op> experts_of(Bench& box, const Experts& m, bool down) {
   const Cost cost = cost::matmul(M, N, K), grouped = cost::grouped_matmul(M, E, N, K);
   return {
       {name("grouped_forward"), grouped,
-       [=, &ctx, &table] { table.grouped_matmul_forward(ctx, out, inp, w, rows, kLeaves); }},
-      {name("one_forward"), cost,
-       [=, &ctx, &table] { table.matmul_forward(ctx, out, inp, one, {}, kLeaves); }},
+       call(ctx, &Kernels::grouped_matmul_forward, out, inp, w, rows, kLeaves)},
+      {name("one_forward"), cost, call(ctx, &Kernels::matmul_forward, out, inp, one, {}, kLeaves)},
       {name("grouped_backward_input"), grouped,
-       [=, &ctx, &table] { table.grouped_matmul_backward_input(ctx, inp, out, w, rows, kLeaves); }},
+       call(ctx, &Kernels::grouped_matmul_backward_input, inp, out, w, rows, kLeaves)},
       {name("one_backward_input"), cost,
-       [=, &ctx, &table] { table.matmul_backward_input(ctx, inp, out, one, kLeaves); }},
+       call(ctx, &Kernels::matmul_backward_input, inp, out, one, kLeaves)},
       {name("grouped_backward_weight"), grouped,
-       [=, &ctx, &table] {
-         table.grouped_matmul_backward_weight(ctx, w, out, inp, rows, Into::Write);
-       }},
+       call(ctx, &Kernels::grouped_matmul_backward_weight, w, out, inp, rows, Into::Write)},
       {name("one_backward_weight"), cost,
-       [=, &ctx, &table] {
-         table.matmul_backward_weight(ctx, one, sequences(out), sequences(inp), Into::Write);
-       }},
+       call(ctx, &Kernels::matmul_backward_weight, one, sequences(out), sequences(inp),
+            Into::Write)},
   };
 }
 
 /// What is done to a weight (R,C) and its gradient.
 std::vector<Op> updates_of(Bench& box, int64_t R, int64_t C) {
   const Ctx& ctx = box.ctx();
-  const Kernels& k = cpu_kernels();
   const int64_t n = R * C;
   const Tensor w = box.random({R, C}), g = box.random({R, C});
   const Tensor first = box.alloc(Dtype::F32, w.shape), second = box.alloc(Dtype::F32, w.shape);
@@ -256,35 +237,22 @@ std::vector<Op> updates_of(Bench& box, int64_t R, int64_t C) {
   const Tensor m_scale = box.alloc(Dtype::F32, {n / kQuantBlock});
   const Tensor v_scale = box.alloc(Dtype::F32, {n / kQuantBlock});
   const SgdStep sgd{.lr = 1e-3F, .momentum = 0.9F, .nesterov = false};
-  const LionStep lion{.lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
   const AdafactorStep factored{
       .lr = 1e-3F, .beta2 = 0.9F, .eps = 1e-30F, .clip = 1, .weight_decay = 0};
-  const AdamStep adam{.lr = 1e-3F,
-                      .beta1 = 0.9F,
-                      .beta2 = 0.95F,
-                      .eps = 1e-8F,
-                      .weight_decay = 0.1F,
-                      .decoupled = true,
-                      .correction1 = 0.1F,
-                      .correction2 = 0.05F};
   return {
       {"squared_norm", cost::squared_norm(n),
-       [=, &ctx, &k] {
-         k.squared_norm(ctx, one, g.view({1, n}));
-       }},
+       call(ctx, &Kernels::squared_norm, one, g.view({1, n}))},
       {"adaptive_clip", cost::adaptive_clip(n),
-       [=, &ctx, &k] { k.adaptive_clip(ctx, clipped, limbs, limbs, kClip); }},
-      {"sgd_update", cost::sgd_update(n), [=, &ctx, &k] { k.sgd_update(ctx, w, first, g, sgd); }},
+       call(ctx, &Kernels::adaptive_clip, clipped, limbs, limbs, kClip)},
+      {"sgd_update", cost::sgd_update(n), call(ctx, &Kernels::sgd_update, w, first, g, sgd)},
       {"adamw_update", cost::adamw_update(n),
-       [=, &ctx, &k] { k.adamw_update(ctx, w, first, second, g, adam); }},
-      {"lion_update", cost::lion_update(n),
-       [=, &ctx, &k] { k.lion_update(ctx, w, first, g, lion); }},
+       call(ctx, &Kernels::adamw_update, w, first, second, g, kAdam)},
+      {"lion_update", cost::lion_update(n), call(ctx, &Kernels::lion_update, w, first, g, kLion)},
       {"adafactor_update", cost::adafactor_update(n),
-       [=, &ctx, &k] { k.adafactor_update(ctx, w, row, col, g, factored); }},
+       call(ctx, &Kernels::adafactor_update, w, row, col, g, factored)},
       {"adamw8bit_update", cost::adamw8bit_update(n),
-       [=, &ctx, &k] {
-         k.adamw8bit_update(ctx, w.view({n}), m_code, m_scale, v_code, v_scale, g.view({n}), adam);
-       }},
+       call(ctx, &Kernels::adamw8bit_update, w.view({n}), m_code, m_scale, v_code, v_scale,
+            g.view({n}), kAdam)},
   };
 }
 
