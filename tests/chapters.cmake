@@ -47,6 +47,18 @@ function(chapter_tests chapter)
   endif()
 endfunction()
 
+# Of a chapter that trains nothing, from its folder: CODE calls its code, and PROGRAM runs programs,
+# its own and what NEEDS names, and reads its refused.txt.
+function(program_tests chapter)
+  cmake_parse_arguments(ARG "" "" "CODE;PROGRAM;NEEDS" ${ARGN})
+  ladder_test(unit_${chapter} LABEL unit LIBS ladder_common SOURCES ${ARG_CODE})
+  ladder_test(program_${chapter} LABEL unit LIBS ladder_programs SOURCES ${ARG_PROGRAM}
+    DEFINES LADDER_REFUSED="${CMAKE_CURRENT_SOURCE_DIR}/refused.txt")
+  if(TARGET program_${chapter} AND TARGET ch${chapter})
+    add_dependencies(program_${chapter} ch${chapter} ${ARG_NEEDS})
+  endif()
+endfunction()
+
 # And what chapters 02 to 05 hold in the same words.
 chapter_tests(01_sgd
   equiv resume.cpp
