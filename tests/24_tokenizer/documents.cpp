@@ -133,14 +133,8 @@ TEST(TokenDocuments, BadBytesAreNamed) {
   refused(text + "\xFFx", fmt::format("byte {} is not", text.size()));
   write_file(home / "a", text);  // a character across two reads is none
   EXPECT_EQ(whole({{home / "a"}, Utf8::Refuse}), std::vector{text});
-  const auto line = [&](const std::string& bytes, const std::string& says) {
-    write_file(home / "a.jsonl", "{\"text\": \"x\"}\n" + bytes + "\n");
-    EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse}), says);
-  };
-  line("{\"text\": 5}", "line 2: \"text\" is a number");
-  line("{\"words\": \"x\"}", "line 2: no \"text\"");
-  line("{\"text\": \"x\"", "line 2: malformed JSON");
-  line("{\"text\": \"\xFF\"}", "line 2: malformed JSON");
+  write_file(home / "a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"\xFF\"}\n");
+  EXPECT_USER_ERROR(whole({{home / "a.jsonl"}, Utf8::Refuse}), "line 2: malformed JSON");
   EXPECT_USER_ERROR(whole({{home / "none"}, Utf8::Refuse}), "no such file");
 }
 

@@ -118,19 +118,11 @@ TEST_F(DataOrderRuns, NegativeControlAStateThatIsAnother) {
   EXPECT_TRUE(different_trace(whole, joined(first, rest())));
 }
 
-// All before the first step.
+// All before the first step. What else is no pair of files: tests/26_packing/document_file.cpp.
 TEST_F(DataOrderRuns, RefusesFilesThatAreNotWhole) {
-  const std::string before = read("b.bin"), index = read("b.idx");
+  const std::string before = read("b.bin");
   write("b.bin", before.substr(0, before.size() - 2));
   expect_refused(flags, "--sources b.bin: its index b.idx disagrees: it has 4");
-  write("b.bin", before);
-  write("b.idx", index.substr(0, index.size() - 8));
-  expect_refused(flags, "--sources b.bin: its index b.idx disagrees: ");
-  std::filesystem::remove(path("b.idx"));
-  expect_refused(flags, "needs b.idx beside it");
-  write("b.idx", index);
-  std::filesystem::remove(path("b.bin"));
-  expect_refused(flags, "--sources b.bin: no such file");
   write_documents(path("b.bin"), {});
   expect_refused(flags, "--sources b.bin: ");
 }
