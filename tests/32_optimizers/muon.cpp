@@ -1,9 +1,8 @@
-// Muon on ranks that share flat buffers, with experts; and Newton-Schulz beside its definition in
-// double.
+// Newton-Schulz beside its definition in double, and the work of owners. Muon's updates: PyTorch's
+// runs, tests/golden/muon.json; on any ranks: ../layouts.txt.
 #include "chapters/32_optimizers/muon.h"
 
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -12,8 +11,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "common/comm/run_ranks.h"
-#include "common/comm/self_comm.h"
 #include "common/model/config.h"
 #include "common/random.h"
 #include "kernels/kernels.h"
@@ -21,13 +18,7 @@
 namespace ladder::test {
 namespace {
 
-constexpr float kLr = 0.02f;
-constexpr int kUpdates = 3;
-const AdamWOptions kAdamW{};
-const MuonOptions kMuon{};
-
 using Numbers = std::vector<double>;
-using Params = std::map<std::string, std::vector<float>>;
 
 struct Matrix {
   int64_t R, N;
@@ -46,14 +37,6 @@ Ctx context(Arena& arena) {
   ctx.kernels = &cpu_kernels();
   ctx.scratch = arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, ctx.kernels->scratch_bytes});
   return ctx;
-}
-
-GptConfig model(const char* name) {
-  GptConfig gpt = preset(name);
-  gpt.layers = 1;
-  gpt.channels = 16;
-  gpt.heads = 4;
-  return gpt;
 }
 
 Matrix turned(const Matrix& a) {
@@ -91,71 +74,9 @@ Matrix orthogonal(Matrix x) {
   return x;
 }
 
-/// No token goes to this expert.
-bool is_idle(const std::string& name) { return name.find("experts.3.") != std::string::npos; }
-
-float gradient(const std::string& name, int t, size_t i) {
-  return is_idle(name) ? 0 : noise(name + std::to_string(t), i) * 0x1p-4f;
-}
-
-/// All parameters after the same updates by class Muon.
-Params on_ranks(const GptConfig& gpt, int ranks) {
-  const ParamLayout layout(gpt, ranks);
-  Params all;
-  for (const ParamSpec& spec : layout.specs())
-    all[spec.name].resize(static_cast<size_t>(spec.shape.size()));
-  run_threads(ranks, [&](Comm& comm) {
-    const ParamLayout shard = layout.shard(comm.rank());
-    Arena arena;
-    const Ctx ctx = context(arena);
-    const Flat params = shard.own(arena.zeros(Mem::Param, "w", Dtype::F32, {shard.size()}));
-    const Flat grads = shard.own(arena.zeros(Mem::Grad, "g", Dtype::F32, {shard.size()}));
-    Muon muon(arena, shard, kAdamW, kMuon, comm);
-    const auto each = [&](const Flat& buffer, const auto& visit) {
-      for (const ParamSpec& spec : shard.specs())
-        for (int64_t i = 0; i < spec.part.size(); ++i)
-          visit(shard.tensor(buffer, spec).data<float>()[i], spec.name,
-                static_cast<size_t>(spec.part.begin + i));
-    };
-    each(params, [](float& w, const auto& name, size_t i) { w = noise(name, i); });
-    for (int t = 0; t < kUpdates; ++t) {
-      each(grads, [&](float& g, const auto& name, size_t i) { g = gradient(name, t, i); });
-      muon.step(ctx, params, grads, kLr, kLr, t + 1);
-    }
-    each(params, [&](float w, const auto& name, size_t i) { all.at(name)[i] = w; });
-  });
-  return all;
-}
-
-/// How far `got` is from `want`, as a share of `all`.
-double distance(const auto& got, const Numbers& want, double all) {
-  Numbers wrong;
-  for (size_t i = 0; i < want.size(); ++i) wrong.push_back(got[i] - want[i]);
-  return norm(wrong) / all;
-}
-
 /// A rounding is 2^-24 of the norm. Before the first of five steps it grows 485-fold at most; a
 /// product adds up to sqrt(2 n) of them for n terms, n at most 128 here.
 constexpr double kBound = 485 * 5 * 16 * 0x1p-24;
-
-// No chapter trains experts with it. The definition: PyTorch's runs, tests/golden/muon.json.
-TEST(Muon, OfExpertsOnAnyRanks) {
-  const GptConfig gpt = model("moe-nano");
-  const Params one = on_ranks(gpt, 1);
-  for (const int ranks : {2, 4, 8}) EXPECT_EQ(on_ranks(gpt, ranks), one) << ranks;
-  // An expert without tokens still decays.
-  int idle = 0;
-  for (const auto& [name, weights] : one) {
-    if (!is_idle(name)) continue;
-    ++idle;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const double want =
-          noise(name, i) * std::pow(1 - double{kLr} * kAdamW.weight_decay, kUpdates);
-      ASSERT_NEAR(weights[i], want, 1e-6) << name << i;
-    }
-  }
-  EXPECT_EQ(idle, 2);
-}
 
 Tensor drawn(Arena& arena, int64_t R, int64_t N, const auto& value) {
   const Tensor x = arena.alloc(Mem::Workspace, "x", Dtype::F32, {R, N});
@@ -181,7 +102,9 @@ double newton_schulz_error(int64_t R, int64_t N, int64_t rank, Dtype dtype) {
   NewtonSchulz newton_schulz(arena, R * N, std::min(R, N), dtype);
   newton_schulz.orthogonalize(context(arena), x);
   EXPECT_EQ(newton_schulz.counted(), NewtonSchulz::flops(R, N));
-  return distance(x.data<float>(), want.x, norm(want.x));
+  Numbers wrong;
+  for (size_t i = 0; i < want.x.size(); ++i) wrong.push_back(x.data<float>()[i] - want.x[i]);
+  return norm(wrong) / norm(want.x);
 }
 
 // Off by parts of the norm of the update: the lower the rank, the more. The README quotes this.
