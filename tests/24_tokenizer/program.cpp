@@ -64,27 +64,6 @@ TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
   }
 }
 
-TEST_F(Tokenizer, ATextEndsAsTheFilesSay) {
-  succeed("train --data text.txt --vocab 300 --out t");
-  std::string file = read("t/tokenizer.json");
-  for (size_t at; (at = file.find("<|endoftext|>")) != std::string::npos;)
-    file.replace(at, 13, "</s>");
-  std::filesystem::create_directory(path("b"));
-  write("b/tokenizer.json", file);
-  write("x.bin", "old");
-  const Ended ended = call("encode --tokenizer b --data text.txt --out x.bin");
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_NE(ended.err.find("no file says which token ends a text"), std::string::npos) << ended.err;
-  EXPECT_EQ(read("x.bin"), "old");
-  succeed("encode --tokenizer t --data text.txt --out x.bin");
-  const std::string want = read("x.bin");
-  succeed("encode --tokenizer b --data text.txt --out x.bin --end-of-text 299");
-  EXPECT_EQ(read("x.bin"), want);
-  write("b/tokenizer_config.json", R"({"eos_token": "</s>"})");
-  succeed("encode --tokenizer b --data text.txt --out x.bin");
-  EXPECT_EQ(read("x.bin"), want);
-}
-
 class TokenizerRefuses : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Program, TokenizerRefuses, ::testing::Values("24_tokenizer"),
                          chapter_name);

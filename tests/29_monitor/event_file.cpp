@@ -1,14 +1,7 @@
 // Event files: records with their checksums, messages, and where a torn file is cut.
 #include "chapters/29_monitor/event_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-
-#include "tests/common/refusal.h"
-#include "tests/common/run_files.h"
 
 namespace ladder::test {
 namespace {
@@ -50,19 +43,6 @@ TEST(EventFile, WholeRecords) {
   std::string huge = all;
   huge.replace(a.size(), 8, 8, '\xFF');  // n + 16 is more than 2^64
   EXPECT_EQ(whole_records(huge), a.size());
-}
-
-// A torn file that nobody can shorten. Events catch a UserError, and the run goes on.
-TEST(EventFile, ThatCannotBeCutIsTold) {
-  const TempDir dir;
-  const int file = ::memfd_create("torn", MFD_ALLOW_SEALING);
-  ASSERT_EQ(::write(file, "torn", 4), 4);
-  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(file),
-                                  dir / "events.out.tfevents.000001.ladder");
-  EventFiles files(dir / "");
-  EXPECT_USER_ERROR(files.open(), "its torn record cannot be cut off");
-  ::close(file);
 }
 
 }  // namespace
