@@ -11,9 +11,6 @@
 
 namespace ladder::test {
 
-/// The exit status of a process whose device has failed.
-constexpr int kDeviceFailed = 3;
-
 /// A table, and memory of exact size for tensors on both sides, until clear().
 class UnderTest {
  public:
@@ -33,8 +30,7 @@ class UnderTest {
   virtual bool limit_shared(int64_t /*bytes*/) { return false; }
   /// Whether a Hopper's own instructions are used. False on a host.
   virtual bool use_hopper(bool /*used*/) { return false; }
-  /// Waits, then frees all tensors. After a fault of a device every call fails, also those of
-  /// later tests: the process ends.
+  /// Waits, then frees all tensors.
   virtual void clear() = 0;
 };
 

@@ -57,19 +57,6 @@ __global__ void turn(T* out, const T* inp) {
   }
 }
 
-__global__ void fault() { __trap(); }
-
-/// In a process of its own: no other test is to suffer.
-TEST(DeviceFaultDeathTest, EndsTheProcess) {
-  if (dev::device_count() == 0) GTEST_SKIP() << "no GPU here";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto run = [] {
-    dev::launch(dut().ctx, fault, {.x = 1}, 1, 0);
-    dut().clear();
-  };
-  EXPECT_EXIT(run(), ::testing::ExitedWithCode(kDeviceFailed), "the device has failed");
-}
-
 class Ptx : public DeviceTest {
  protected:
   Sandbox host{ref_kernels()};
