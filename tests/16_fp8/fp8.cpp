@@ -80,6 +80,11 @@ TEST(DelayedScale, OnlyZerosKeepTheScale) {
 
 class Fp8Model : public ::testing::Test {
  protected:
+  Fp8Model() {
+    fp8.attach(w);
+    fp8.start(box.ctx());
+  }
+
   const GptConfig config = [] {
     GptConfig small = preset("nano");
     small.layers = 2;
@@ -90,14 +95,15 @@ class Fp8Model : public ::testing::Test {
   Sandbox box{cpu_kernels()};
   Arena arena;
   const Tensor params = box.random(Dtype::BF16, {layout.size()}, -0.1, 0.1);
+  const GptTensors source = layout.view(params);
+  GptTensors w = source;
+  Fp8 fp8{arena, config, 2, 2, true};
 };
 
 TEST_F(Fp8Model, StateGoesThroughACheckpoint) {
-  GptTensors w = layout.view(params), again = layout.view(params);
-  Fp8 fp8(arena, config, 2, 2, true), restored(arena, config, 2, 2, true);
-  fp8.attach(w);
+  GptTensors again = source;
+  Fp8 restored(arena, config, 2, 2, true);
   restored.attach(again);
-  fp8.start(box.ctx());
   for (int step = 0; step < 20; ++step) {
     fp8.attn(1).inp.fp8->amax = static_cast<float>(step);
     fp8.end_step(box.ctx());
@@ -119,23 +125,15 @@ TEST_F(Fp8Model, StateGoesThroughACheckpoint) {
 }
 
 TEST_F(Fp8Model, InitialWeightsHaveAScaleOfTheirOwn) {
-  GptTensors w = layout.view(params);
-  const Tensor source = w.blocks[0].attn.qkv.w;
-  Fp8 fp8(arena, config, 2, 2, true);
-  fp8.attach(w);
-  fp8.start(box.ctx());
   const Tensor codes = w.blocks[0].attn.qkv.w;
-  EXPECT_EQ(codes.fp8->scale, 2048);               // 448 / 0.1 = 4480, and a digit free
-  EXPECT_LT(relative_error(codes, source), 0.04);  // 3 digits: 2^-4 at most
+  EXPECT_EQ(codes.fp8->scale, 2048);  // 448 / 0.1 = 4480, and a digit free
+  // 3 digits: 2^-4 at most
+  EXPECT_LT(relative_error(codes, source.blocks[0].attn.qkv.w), 0.04);
 }
 
 // Its code is the largest number of the format.
 TEST_F(Fp8Model, AnInfiniteFactorIsJudged) {
-  GptTensors w = layout.view(params);
-  const Tensor source = w.blocks[1].mlp.fc.w, losses = box.random(Dtype::F32, {2}, 1, 2);
-  Fp8 fp8(arena, config, 2, 2, true);
-  fp8.attach(w);
-  fp8.start(box.ctx());
+  const Tensor losses = box.random(Dtype::F32, {2}, 1, 2);
   EXPECT_EQ(fp8.judge(box.ctx(), ""), "");
   EXPECT_EQ(fp8.judge(box.ctx(), "overflow"), "overflow");
   fp8.judge_losses(box.ctx(), losses);
@@ -144,7 +142,7 @@ TEST_F(Fp8Model, AnInfiniteFactorIsJudged) {
   EXPECT_NE(fp8.judge(box.ctx(), ""), "");
   fp8.end_step(box.ctx());
   EXPECT_EQ(fp8.judge(box.ctx(), ""), "") << "of one step";
-  static_cast<uint16_t*>(source.ptr)[7] = 0x7F80;  // infinity in BF16
+  static_cast<uint16_t*>(source.blocks[1].mlp.fc.w.ptr)[7] = 0x7F80;  // infinity in BF16
   for (int step = 0; step < 2; ++step) {
     fp8.end_step(box.ctx());
     EXPECT_NE(fp8.judge(box.ctx(), ""), "") << step;
@@ -154,10 +152,6 @@ TEST_F(Fp8Model, AnInfiniteFactorIsJudged) {
 }
 
 TEST_F(Fp8Model, AnEvaluationLeavesNoTrace) {
-  GptTensors w = layout.view(params);
-  Fp8 fp8(arena, config, 2, 2, true);
-  fp8.attach(w);
-  fp8.start(box.ctx());
   const Fp8Scale weight = *w.blocks[0].mlp.proj_w.fp8;
   fp8.mlp(0).dmid.fp8->amax = 1e3F;
   fp8.begin_step();

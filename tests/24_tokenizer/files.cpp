@@ -93,14 +93,6 @@ TEST(TokenizerFiles, IdsGoLittleBeyondTheTokens) {
   EXPECT_EQ(tokenizer_from_json(root).vocab(), 65796);
 }
 
-// So that it would take minutes to try each of its cuts.
-TEST(TokenizerFiles, ALongRankIsReadAtOnce) {
-  TokenizerBuilder builder = test::with_tokens({"ab", std::string(size_t{3} << 20, 'a') + "b"});
-  builder.merge_by_rank();
-  builder.add_added(kEndOfText, {}, 258);
-  EXPECT_EQ(builder.finish().merges.size(), 1U);
-}
-
 TEST(TokenizerFiles, RanksHaveNoGaps) {
   const TempDir home;
   write_tokenizer(home / "t", small());
