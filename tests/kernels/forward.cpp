@@ -7,12 +7,7 @@
 namespace ladder::test {
 namespace {
 
-class Forward : public ::testing::Test {
- protected:
-  Sandbox box{ref_kernels(), Dtype::F64};
-  const Kernels& k = ref_kernels();
-  const Ctx& ctx = box.ctx();
-};
+using Forward = RefInDouble;
 
 TEST_F(Forward, Norm) {
   const Tensor inp = box.empty({1, 1, 3}), out = box.empty({1, 1, 3});

@@ -33,17 +33,13 @@ double dot(const Tensor& out, const Tensor& dout) {
   return sum;
 }
 
-class Gradients : public ::testing::Test {
+class Gradients : public RefInDouble {
  protected:
   void expect_gradient(const char* name, const Tensor& got, const Tensor& x,
                        const std::function<double()>& loss) {
     EXPECT_LT(relative_error(got, numeric(box, x, loss)), kTolerance)
         << name << " " << to_string(got.shape);
   }
-
-  Sandbox box{ref_kernels(), Dtype::F64};
-  const Kernels& k = ref_kernels();
-  const Ctx& ctx = box.ctx();
 };
 
 TEST_F(Gradients, Embed) {

@@ -11,7 +11,7 @@ constexpr int64_t kCount = 15;
 constexpr double kTolerance = 1e-13;
 using Vector = std::vector<double>;
 
-class Optimizers : public ::testing::Test {
+class Optimizers : public RefInDouble {
  protected:
   Vector values(const Tensor& x) {
     Vector out;
@@ -24,9 +24,6 @@ class Optimizers : public ::testing::Test {
       EXPECT_NEAR(at(got, i), want[i], tolerance * (1 + std::abs(want[i]))) << i;
   }
 
-  Sandbox box{ref_kernels(), Dtype::F64};
-  const Kernels& k = ref_kernels();
-  const Ctx& ctx = box.ctx();
   Tensor param = box.random({kCount});
   Vector w = values(param);
 };

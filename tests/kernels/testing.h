@@ -129,6 +129,14 @@ class Sandbox {
   std::mt19937_64 engine_{20240607};
 };
 
+/// A test of `ref` in double.
+class RefInDouble : public ::testing::Test {
+ protected:
+  Sandbox box{ref_kernels(), Dtype::F64};
+  const Kernels& k = ref_kernels();
+  const Ctx& ctx = box.ctx();
+};
+
 /// Makes random numbers differ in size. Sums of numbers of one size and few bits would be exact,
 /// and so the same in any order.
 inline Tensor spread(const Tensor& x) {
