@@ -43,7 +43,7 @@ def main():
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = adamw(model.parameters(), 1e-3, (0.9, 0.95))
-    text, _ = read_bytes(args.data)
+    text = read_bytes(args.data)
     torch.manual_seed(1 + rank)  # of the batches
     GA = args.batch // ranks // args.micro_batch
     step_ms = []

@@ -14,11 +14,12 @@ Timed is the whole step, from drawing the batch to the loss on the host; the med
 
 import argparse
 import json
+import statistics
 import time
 
 import torch
 
-from torch_gpt import ATTENTION, GPT2, Gpt, adamw, add_flags, draw, how_adamw, measured, read_bytes, train_step
+from torch_gpt import ATTENTION, GPT2, Gpt, adamw, draw, read_bytes
 from torch_llama import LLAMA, Llama
 
 MIB = 1024 * 1024
@@ -56,7 +57,7 @@ class Run:
         core = ATTENTION[args.attention]
         model = Llama(LLAMA[args.model], core) if args.model in LLAMA else Gpt(GPT2[args.model], core)
         model = model.to(args.device)
-        how = how_adamw(args)
+        how = {name: True for name in ["foreach", "fused"] if getattr(args, name)}
         self.optimizer = (MasterWeights(model, **how) if args.weights == "master" else
                           adamw(model.parameters(), 1e-3, (0.9, 0.95), **how))
         self.model = torch.compile(model) if args.compile else model
@@ -65,14 +66,28 @@ class Run:
         """Milliseconds, loss."""
         start = time.perf_counter()
         batch = [t.to(self.args.device) for t in draw(self.text, self.args.batch, self.args.seq_len)]
-        loss = train_step(self.model, self.optimizer, batch, bf16=self.autocast,
-                          fresh_grads=not self.args.keep_grads)
+        self.optimizer.zero_grad(set_to_none=not self.args.keep_grads)
+        with torch.autocast(self.args.device, dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.model(*batch)
+        loss.backward()
+        self.optimizer.step()
+        loss = loss.item()  # waits for a GPU
         return 1000 * (time.perf_counter() - start), loss
 
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_flags(parser)
+    parser.add_argument("--data", required=True, help="file whose bytes are tokens")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--warmup", type=int, default=0, help="steps before those that count")
+    parser.add_argument("--batch", type=int, default=4, help="sequences, over all ranks")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank")
+    parser.add_argument("--attention", choices=ATTENTION, default="masked")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--foreach", action="store_true", help="AdamW over all tensors at once")
+    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel")
+    parser.add_argument("--keep-grads", action="store_true",
+                        help="zero gradients and add, instead of new ones each step")
     parser.add_argument("--model", choices=[*GPT2, *LLAMA], default="gpt2-124m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seq-len", type=int, default=64)
@@ -91,10 +106,12 @@ def parse_args():
 def main():
     args = parse_args()
     torch.set_num_threads(args.threads)
-    text, _ = read_bytes(args.data)
     if args.device == "cuda":
         torch.set_float32_matmul_precision("highest" if args.precision == "fp32" else "high")
-    result = measured(Run(args, text).step, args)
+    run = Run(args, read_bytes(args.data))
+    step_ms, losses = zip(*[run.step() for _ in range(args.warmup + args.steps)][args.warmup:])
+    result = {"torch": torch.__version__, "batch": args.batch, "step_ms_median": statistics.median(step_ms),
+              "step_ms": step_ms, "final_loss": losses[-1]}
     if args.device == "cuda":
         result["peak_mib"] = torch.cuda.max_memory_allocated() / MIB
     print(json.dumps(result))

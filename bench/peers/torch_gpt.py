@@ -1,7 +1,6 @@
-"""A GPT in PyTorch as people write it, and one step of its training: what the peers here share."""
+"""A GPT in PyTorch as people write it, its optimizer and its batches: what the peers here share."""
 
 import math
-import statistics
 from dataclasses import dataclass
 
 import torch
@@ -107,53 +106,14 @@ def adamw(params, lr, betas, **how):
 
 
 def read_bytes(path):
-    """A file as tokens: training part, and the last tenth."""
+    """A file as tokens, without its last tenth."""
     with open(path, "rb") as file:
         text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
-    return text.split([len(text) - len(text) // 10, len(text) // 10])
-
-
-def rows(text, starts, seq_len):
-    """Tokens and targets (B,T) that start at the given bytes."""
-    both = torch.stack([text[s : s + seq_len + 1] for s in starts])
-    return both[:, :-1], both[:, 1:]
+    return text[:len(text) - len(text) // 10]
 
 
 def draw(text, batch, seq_len):
-    return rows(text, torch.randint(len(text) - seq_len, (batch,)), seq_len)
-
-
-def train_step(model, optimizer, batch, bf16=False, fresh_grads=True):
-    """Forward, backward, update. Returns the loss, and so waits for a GPU. bf16: products under autocast."""
-    optimizer.zero_grad(set_to_none=fresh_grads)
-    with torch.autocast(batch[0].device.type, dtype=torch.bfloat16, enabled=bf16):
-        loss = model(*batch)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
-def add_flags(parser):
-    """The flags of every program here."""
-    add = parser.add_argument
-    add("--data", required=True, help="file whose bytes are tokens")
-    add("--steps", type=int, default=5)
-    add("--warmup", type=int, default=0, help="steps before those that count")
-    add("--batch", type=int, default=4, help="sequences, over all ranks")
-    add("--threads", type=int, default=1, help="of a rank")
-    add("--attention", choices=ATTENTION, default="masked")
-    add("--compile", action="store_true", help="torch.compile")
-    add("--foreach", action="store_true", help="AdamW over all tensors at once")
-    add("--fused", action="store_true", help="AdamW in one kernel")
-    add("--keep-grads", action="store_true", help="zero gradients and add, instead of new ones each step")
-
-
-def how_adamw(args):
-    return {name: True for name in ["foreach", "fused"] if getattr(args, name)}
-
-
-def measured(step, args):
-    """Calls step(), which returns milliseconds and a loss, as often as the flags say. Returns what a program prints."""
-    step_ms, losses = zip(*[step() for _ in range(args.warmup + args.steps)][args.warmup:])
-    return {"torch": torch.__version__, "batch": args.batch, "step_ms_median": statistics.median(step_ms),
-            "step_ms": step_ms, "final_loss": losses[-1]}
+    """Tokens and targets (B,T) that start at random bytes."""
+    starts = torch.randint(len(text) - seq_len, (batch,))
+    both = torch.stack([text[s : s + seq_len + 1] for s in starts])
+    return both[:, :-1], both[:, 1:]

@@ -78,18 +78,20 @@ def run_ladder(program, flags):
         return Run(json.loads(report.read_text())["step_ms_median"], peak)
 
 
-def run_torch(script, flags, threads, env=None):
+def run_torch(flags, settings, threads):
     """OpenMP's threads sleep while they wait: PyTorch's products have threads of their own, and
     two teams that spin on two cores take each other's time."""
-    env = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads),
-           "OPENBLAS_NUM_THREADS": str(threads), **(env or {})}
-    peer = Path(__file__).with_name(script)
-    output, peak = run_process([sys.executable, peer, *flags], env)
+    env = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    words = [sys.executable, Path(__file__).with_name("gpt2_torch.py"), *flags]
+    for what, how in settings.items():
+        words += CHOICES[what][how][0]
+        env |= CHOICES[what][how][1]
+    output, peak = run_process(words, env)
     return Run(json.loads(output)["step_ms_median"], peak)
 
 
 def take_turns(rounds, ladder, torch):
-    """Calls both in turn, prints each round, and returns the median Run of both."""
+    """Calls both in turn, prints each round, and returns Ladder's median Run."""
     runs = []
     print(f"{'ms a step, MiB at the peak':28}{'ladder':>14}{'PyTorch':>16}")
     for number in range(1, rounds + 1):
@@ -101,7 +103,7 @@ def take_turns(rounds, ladder, torch):
     show("median", mine, other)
     print(f"ratio {other.step_ms / mine.step_ms:.2f} in speed, "
           f"{mine.peak_mib / other.peak_mib:.2f} in memory")
-    return mine, other
+    return mine
 
 
 def show(name, mine, other):
@@ -114,12 +116,6 @@ def random_file(path, batch, seq_len):
     takes bytes as tokens with every vocabulary, and so does the peer: tokens are below 256, while
     all 50,304 rows of embedding and head are computed and updated."""
     path.write_bytes(random.Random(1).randbytes(10 * (batch * seq_len + 1)).replace(b"\0", b"\1"))
-
-
-def peer(flags, settings, threads, script="gpt2_torch.py", choices=CHOICES):
-    chosen = [choices[what][how] for what, how in settings.items()]
-    env = {name: value for _, extra in chosen for name, value in extra.items()}
-    return run_torch(script, [*flags, *(flag for more, _ in chosen for flag in more)], threads, env)
 
 
 def self_times(path):
@@ -189,12 +185,12 @@ def parse_args():
     return args
 
 
-def given_settings(text, choices=CHOICES):
-    settings = {what: next(iter(hows)) for what, hows in choices.items()}
+def given_settings(text):
+    settings = {what: next(iter(hows)) for what, hows in CHOICES.items()}
     for part in filter(None, text.split(",")):
         what, _, how = part.partition("=")
-        if how not in choices.get(what, {}):
-            legal = "; ".join(f"{w}: {', '.join(h)}" for w, h in choices.items())
+        if how not in CHOICES.get(what, {}):
+            legal = "; ".join(f"{w}: {', '.join(h)}" for w, h in CHOICES.items())
             raise SystemExit(f"--torch {part}: legal are {legal}")
         settings[what] = how
     return settings
@@ -212,8 +208,8 @@ def measure(args):
         theirs = [*common, *exact, f"--model={args.model}", f"--warmup={WARMUP}"]
         settings = given_settings(args.torch)
         print("PyTorch: " + ", ".join(f"{what} {how}" for what, how in settings.items()))
-        mine, _ = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
-                             lambda: peer([*theirs, f"--steps={args.steps}"], settings, args.threads))
+        mine = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
+                          lambda: run_torch([*theirs, f"--steps={args.steps}"], settings, args.threads))
         if args.model == "gpt2-124m":  # whose operations bench_operations counts
             floor(args, mine.step_ms)
         breakdown(args, ours)
