@@ -77,20 +77,4 @@ class SameBits : public ::testing::TestWithParam<Table> {
   }
 };
 
-/// Operations that are called with what they must refuse.
-class Refusals : public ::testing::TestWithParam<Table> {
- protected:
-  const Kernels& k = GetParam().kernels();
-  Sandbox box{k};
-  const Ctx& ctx = box.ctx();
-
-  Tensor make(Shape shape) { return box.random(shape); }
-  /// operation(ctx, operands...) must be refused with words that contain `says`.
-  template <class... P>
-  void refused(const std::string& says, void (*operation)(const Ctx&, P...),
-               const std::type_identity_t<P>&... operands) {
-    expect_refused(says, [&] { operation(ctx, operands...); });
-  }
-};
-
 }  // namespace ladder::test

@@ -3,12 +3,27 @@
 #include <vector>
 
 #include "tests/kernels/calls.h"
+#include "tests/kernels/experts.h"
 #include "tests/kernels/same_bits.h"
 
 namespace ladder::test {
 namespace {
 
-using Shapes = Refusals;
+class Shapes : public ::testing::TestWithParam<Table> {
+ protected:
+  const Kernels& k = GetParam().kernels();
+  Sandbox box{k};
+  const Ctx& ctx = box.ctx();
+
+  Tensor make(Shape shape) { return box.random(shape); }
+  Tensor integers(Shape shape) { return box.zeros(Dtype::I32, shape); }
+  /// operation(ctx, operands...) must be refused with words that contain `says`.
+  template <class... P>
+  void refused(const std::string& says, void (*operation)(const Ctx&, P...),
+               const std::type_identity_t<P>&... operands) {
+    expect_refused(says, [&] { operation(ctx, operands...); });
+  }
+};
 
 TEST_P(Shapes, Fp8StandsBeside16BitsWithALegalScale) {
   const auto factor = [&](Dtype dtype, Shape shape, Fp8Scale* scale) {
@@ -59,7 +74,7 @@ TEST_P(Shapes, DoublesAreForRef) {
 }
 
 TEST_P(Shapes, TokensOutsideTheVocabularyAreRefused) {
-  const Tensor tokens = box.zeros(Dtype::I32, {1, 2}), wte = make({7, 3}), wpe = make({2, 3});
+  const Tensor tokens = integers({1, 2}), wte = make({7, 3}), wpe = make({2, 3});
   const Tensor out = make({1, 2, 3}), logits = make({1, 2, 8}), losses = make({1});
   const Tensor max = make({1, 2}), sum = make({1, 2}), target = make({1, 2});
   const Tensor out_before = box.copy(out), sum_before = box.copy(sum);
@@ -81,6 +96,50 @@ TEST_P(Shapes, TokensOutsideTheVocabularyAreRefused) {
   tokens.data<int32_t>()[1] = 6;
   EXPECT_NO_THROW(k.embed_forward(ctx, out, tokens, wte, wpe));
   refused("embed_forward", k.embed_forward, out, tokens, wte, make({1, 3}));
+}
+
+TEST_P(Shapes, ExpertsOfARouter) {
+  const Tensor logits = make({2, 3, 4}), chosen = integers({2, 3, 2}), weight = make({2, 3, 2});
+  const Tensor load = integers({2, 4}), losses = make({2, 2}), scores = make({2, 3, 4});
+  const auto& forward = k.route_forward;
+  const auto& backward = k.route_backward;
+  EXPECT_NO_THROW(forward(ctx, chosen, weight, scores, load, losses, logits, make({4}), {}));
+  refused(
+      "route_forward: scores is (2, 3, 4), must be (B,T,E>=k) with B = 2 of expert, T = 3 of "
+      "expert, k = 5 of expert",
+      forward, integers({2, 3, 5}), make({2, 3, 5}), scores, load, losses, logits, {}, {});
+  EXPECT_NO_THROW(backward(ctx, scores, weight, chosen, scores, load, logits, {}, 0, 0));
+  for (const int32_t bad : {-1, kElsewhere, 4}) {
+    chosen.data<int32_t>()[3] = bad;
+    refused("of 4", backward, scores, weight, chosen, scores, load, logits, {}, 0, 0);
+  }
+}
+
+TEST_P(Shapes, RowsOfExperts) {
+  const Tensor expert = integers({2, 3, 2});
+  const ExpertRows rows = room_for(box, expert, 4);
+  EXPECT_NO_THROW(k.expert_rows(ctx, rows, expert, 0));
+  const auto with_room = [&](int64_t M) {
+    return ExpertRows{rows.offsets, rows.row, integers({M})};
+  };
+  refused("expert_rows: room for 11 rows, not 12", k.expert_rows, with_room(11), expert, 0);
+  EXPECT_NO_THROW(k.expert_rows(ctx, with_room(8), expert, 1));
+  refused("expert_rows: room for 7 rows, not 8", k.expert_rows, with_room(7), expert, 1);
+  for (const int32_t bad : {-1, 4}) {
+    expert.data<int32_t>()[3] = bad;
+    refused("of 4", k.expert_rows, rows, expert, 0);
+  }
+}
+
+TEST_P(Shapes, RowsOfExpertsPastTheLast) {
+  const Tensor expert = choices(box, 2, 3, 2, 4), y = make({12, 5}), x = make({2, 3, 5});
+  const ExpertRows rows = sorted(box, expert, 4);
+  const Tensor w = make({4, 6, 5}), out = make({12, 6});
+  rows.offsets.data<int32_t>()[4] = 13;
+  refused("13 rows of experts in 12", k.grouped_matmul_forward, out, y, w, rows, 1);
+  rows.offsets.data<int32_t>()[4] = 12;
+  rows.offsets.data<int32_t>()[1] = -1;
+  refused("rows of experts", k.gather_rows, y, x, rows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Shapes,
