@@ -185,11 +185,6 @@ TEST_F(Rl, RefusesWhatDoesNotFit) {
   refused(kModel + "--data tasks.jsonl --batch 64", "60 lines; legal are");
   write("r.jsonl", "{\"line\": 1}\n");
   refused(kGrpo + "--rollouts r.jsonl --role train", "--rollouts r.jsonl: line 1");
-  train(k37, kGrpo + "--steps 1 --role sample --rollouts drawn.jsonl");
-  std::string drawn = read("drawn.jsonl");
-  drawn.insert(drawn.find("\"tokens\":[") + 10, "100000");
-  write("r.jsonl", drawn);
-  refused(kGrpo + "--rollouts r.jsonl --role train", "legal are 0 to 255");
   const std::string good = "{\"prompt\": \"1\", \"answer\": \"1\"}\n";
   write("tasks.jsonl",
         good + "{\"prompt\": \"" + std::string(60, 'a') + "\", \"answer\": \"1\"}\n");
