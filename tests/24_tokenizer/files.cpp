@@ -63,7 +63,6 @@ TEST(TokenizerFiles, WhatContradictsItselfIsRefused) {
   expect_refused("/model/dropout", 0.1, "dropout is 0.1");
   expect_refused("/model/byte_fallback", true, "byte_fallback is true; legal is false");
   expect_refused("/normalizer", {{"type", "NFC"}}, R"(normalizer is {"type":"NFC"})");
-  expect_refused("/pre_tokenizer/type", "Whitespace", "Whitespace");
   expect_refused("/pre_tokenizer/type", "Whitespace",
                  "legal are ByteLevel, and Split with the pattern of gpt2, llama3, cl100k");
   expect_refused("/pre_tokenizer/add_prefix_space", true, "add_prefix_space is true");
