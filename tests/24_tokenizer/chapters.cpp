@@ -16,7 +16,7 @@ class ChaptersOnTokens : public Programs {
     for (const char* line : {"train --data text.txt --vocab 300 --out t",
                              "train --data text.txt --vocab 280 --out other",
                              "encode --tokenizer t --data text.txt --out x.bin"})
-      EXPECT_EQ(run("24_tokenizer", words(line)).status, 0) << line;
+      succeed("24_tokenizer", line);
   }
   static constexpr const char* kChapter = "06_checkpointing";
   std::string trace(const std::string& chapter, const std::string& flags) const {
@@ -67,7 +67,7 @@ TEST_F(ChaptersOnTokens, BitsPerByteOfDocuments) {
     bytes.at(i / 36) += text.size();
   }
   write("a.jsonl", lines);
-  run("24_tokenizer", words("encode --tokenizer t --data a.jsonl --format megatron --out a.bin"));
+  succeed("24_tokenizer", "encode --tokenizer t --data a.jsonl --format megatron --out a.bin");
   const std::string flags = "--layers 1 --steps 9 --tokenizer t --documents --row-documents 1 ";
   const std::string file = flags + "--data a.bin --tokens uint16 ";
   for (const auto& [chapter, given] :
@@ -90,7 +90,7 @@ TEST_F(ChaptersOnTokens, LinesAreDocuments) {
   for (size_t i = 0; i < 300; ++i)
     lines += nlohmann::json{{"text", read("text.txt").substr(11 * i, 1 + i % 15)}}.dump() + "\n";
   write("a.jsonl", lines);
-  run("24_tokenizer", words("encode --tokenizer t --data a.jsonl --format megatron --out a.bin"));
+  succeed("24_tokenizer", "encode --tokenizer t --data a.jsonl --format megatron --out a.bin");
   for (const std::string flags : {"", " --documents"})
     EXPECT_EQ(trace("26_packing", "--data a.jsonl --tokenizer t" + flags),
               trace("26_packing", "--data a.bin --tokens uint16 --vocab 300" + flags));

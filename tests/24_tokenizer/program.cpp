@@ -8,11 +8,7 @@ namespace {
 
 class Tokenizer : public Programs {
  protected:
-  Ended call(const std::string& line) const { return run("24_tokenizer", words(line)); }
-  void succeed(const std::string& line) const {
-    const Ended ended = call(line);
-    EXPECT_EQ(ended.status, 0) << line << "\n" << ended.err;
-  }
+  void succeed(const std::string& line) const { Programs::succeed("24_tokenizer", line); }
 };
 
 TEST_F(Tokenizer, DecodesWhatItEncoded) {

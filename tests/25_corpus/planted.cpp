@@ -24,11 +24,6 @@ class Corpus : public Programs {
     for (const Planted& document : documents) lines += document.line();
     return lines;
   }
-  Ended call(const Program& program, const std::string& flags) const {
-    const Ended ended = run(program, words(flags));
-    EXPECT_EQ(ended.status, 0) << flags << "\n" << ended.err;
-    return ended;
-  }
   static std::string kept_set(const Ended& ended) {
     const size_t at = ended.out.find("kept set ");
     return at == std::string::npos ? "none" : ended.out.substr(at, 41);
@@ -47,7 +42,7 @@ class Corpus : public Programs {
 };
 
 TEST_F(Corpus, OneOfEachPlantedGroupStays) {
-  call("25_corpus", "--data all.jsonl --out near.jsonl --removed gone.jsonl --dedup near");
+  succeed("25_corpus", "--data all.jsonl --out near.jsonl --removed gone.jsonl --dedup near");
   std::vector<int> each(static_cast<size_t>(all_.back().group) + 1);
   std::iota(each.begin(), each.end(), 0);
   EXPECT_EQ(groups_in("near.jsonl"), each);
@@ -66,14 +61,14 @@ TEST_F(Corpus, OneOfEachPlantedGroupStays) {
 TEST_F(Corpus, ShortTextsHaveNoBandsAndASurvivorWithoutIdHasALine) {
   write("a.jsonl", "{\"text\":\"a b c d e\"}\n{\"text\":\"a\"}\n{\"text\":\"a\"}\n");
   const Ended ended =
-      call("25_corpus", "--data a.jsonl --out o.jsonl --removed gone.jsonl --dedup near");
+      succeed("25_corpus", "--data a.jsonl --out o.jsonl --removed gone.jsonl --dedup near");
   EXPECT_NE(ended.out.find("records: 408 bytes predicted, 408 measured"), std::string::npos);
   ASSERT_EQ(json_lines("gone.jsonl").size(), 1u);
   EXPECT_EQ(json_lines("gone.jsonl")[0].at("survivor").dump(), R"({"file":"a.jsonl","line":2})");
 }
 
 TEST_F(Corpus, OfEqualTextsTheLeastSourceAndIdStays) {
-  call("25_corpus", "--data all.jsonl --out exact.jsonl");
+  succeed("25_corpus", "--data all.jsonl --out exact.jsonl");
   std::map<std::string, std::pair<std::string, std::string>> least;
   for (const Planted& d : all_) {
     const auto [at, is_new] = least.try_emplace(d.text, d.source, d.id);
@@ -106,21 +101,21 @@ TEST_F(Corpus, TheSameDocumentsStayOnEveryLayout) {
   write("x/b.jsonl", text({middle, shuffled.end()}));
   for (const std::string dedup : {"exact", "near"}) {
     const std::string flags = "--filter repetition --out o.jsonl --dedup " + dedup;
-    const std::string want = kept_set(call("25_corpus", "--data all.jsonl " + flags));
+    const std::string want = kept_set(succeed("25_corpus", "--data all.jsonl " + flags));
     for (const char* layout :
          {"--data shuffled.jsonl", "--data all.jsonl --threads 3",
           "--data all.jsonl --ranks 3 --threads 2", "--data x/b.jsonl x/a.jsonl --ranks 8",
           "--data x/a.jsonl x/b.jsonl --memory-limit 64KB",
           "--data shuffled.jsonl --ranks 2 --memory-limit 64KB"})
-      EXPECT_EQ(kept_set(call("25_corpus", std::string(layout) + " " + flags)), want) << layout;
-    EXPECT_NE(kept_set(call("25_corpus", "--data x/a.jsonl " + flags)), want);
+      EXPECT_EQ(kept_set(succeed("25_corpus", std::string(layout) + " " + flags)), want) << layout;
+    EXPECT_NE(kept_set(succeed("25_corpus", "--data x/a.jsonl " + flags)), want);
   }
   EXPECT_NE(first_that_streams_by(all_), first_that_streams_by(shuffled));
 }
 
 TEST_F(Corpus, ProcessesKeepTheSameDocuments) {
   const std::string flags = "--data all.jsonl --out o.jsonl --dedup near";
-  const std::string want = kept_set(call("25_corpus", flags));
+  const std::string want = kept_set(succeed("25_corpus", flags));
   const std::string file = read("o.jsonl");
   const Ended ended = run(under_mpirun("25_corpus", 2), words(flags));
   if (ended.err.find("built without MPI") != std::string::npos)
@@ -132,10 +127,10 @@ TEST_F(Corpus, ProcessesKeepTheSameDocuments) {
 TEST_F(Corpus, LinesStayAsTheyWere) {
   write("x/a.jsonl", "{\"text\": \"an  odd\\u0020line\", \"more\": [1, {}]}\n\n");
   write("x/b.jsonl", "{\"text\":\"the last line has no end\"}");
-  call("25_corpus", "--data x/a.jsonl x/b.jsonl --out o.jsonl --dedup none");
+  succeed("25_corpus", "--data x/a.jsonl x/b.jsonl --out o.jsonl --dedup none");
   EXPECT_EQ(read("o.jsonl"),
             read("x/a.jsonl").substr(0, read("x/a.jsonl").size() - 1) + read("x/b.jsonl") + "\n");
-  call("25_corpus", "--data x/a.jsonl --out o.jsonl --filter gopher --removed gone.jsonl");
+  succeed("25_corpus", "--data x/a.jsonl --out o.jsonl --filter gopher --removed gone.jsonl");
   EXPECT_EQ(read("o.jsonl"), "");
   EXPECT_EQ(read("gone.jsonl"),
             "{\"removed_by\":\"gopher.few_words\",\"text\": \"an  odd\\u0020line\", \"more\": [1, "
@@ -150,7 +145,7 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
                        full + "\\nMore \"}\n{\"text\":\"Home\"}\n");
   std::string want;
   for (const std::string layout : {"", " --threads 2", " --ranks 3"}) {
-    const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4" + layout);
+    const Ended ended = succeed("25_corpus", "--data a.jsonl --out o.jsonl --filter c4" + layout);
     // The texts are equal now, and "0" is the lesser id.
     EXPECT_EQ(nlohmann::json::parse(read("o.jsonl"))["text"].get<std::string>().size(), 126U);
     for (const char* row :
@@ -160,7 +155,7 @@ TEST_F(Corpus, OfALineOnlyTheTextChangesWhereC4DeletesLines) {
           "exact                                    1           1            126"})
       EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
   }
-  call("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
+  succeed("25_corpus", "--data a.jsonl --out o.jsonl --filter c4 --dedup none");
   EXPECT_EQ(read("o.jsonl").substr(0, read("o.jsonl").find('\n')),
             "{" + rest +
                 "1, \"text\" : " + nlohmann::json(json_lines("o.jsonl")[0]["text"]).dump() + "}");
@@ -179,8 +174,8 @@ TEST_F(Corpus, HeldOutTextIsRemoved) {
   write("a.jsonl", line("has", has) + line("almost", almost) + line("none", planter.words(50)));
   for (const std::string layout : {"", " --threads 2", " --ranks 2"}) {
     const Ended ended =
-        call("25_corpus",
-             "--data a.jsonl --held-out test.jsonl --out o.jsonl --removed gone.jsonl" + layout);
+        succeed("25_corpus",
+                "--data a.jsonl --held-out test.jsonl --out o.jsonl --removed gone.jsonl" + layout);
     EXPECT_NE(
         ended.out.find(
             "1 of 3 held-out texts were found; 1 are too short to be found; 1 are in no document"),
@@ -205,7 +200,7 @@ TEST_F(Corpus, HeldOutTextIsLookedForInTheWholeText) {
   for (int i = 0; i < 5; ++i) text += "\nThis line stays, " + std::to_string(i) + " as it is.";
   write("a.jsonl", Planted{"a", "", text, 0}.line());
   const Ended ended =
-      call("25_corpus", "--data a.jsonl --held-out test.jsonl --out o.jsonl --filter c4");
+      succeed("25_corpus", "--data a.jsonl --held-out test.jsonl --out o.jsonl --filter c4");
   EXPECT_NE(
       ended.out.find(
           "2 of 2 held-out texts were found; 0 are too short to be found; 0 are in no document"),
@@ -218,7 +213,7 @@ TEST_F(Corpus, TheFunnelSumsUp) {
   write("a.jsonl",
         "{\"text\":\"\"}\n{\"text\":\" \\n\"}\n\n{\"text\":\"one {.\"}\n{\"text\":\"a "
         "b\"}\n{\"text\":\"a b\"}\n");
-  const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --ranks 2");
+  const Ended ended = succeed("25_corpus", "--data a.jsonl --out o.jsonl --ranks 2");
   for (const char* row : {"read                                     0           5             14",
                           "empty                                    2           3             12",
                           "exact                                    1           2              9"})

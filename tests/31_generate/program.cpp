@@ -38,11 +38,7 @@ class Generate : public Programs {
   }
   /// The lines of --out.
   std::string lines(const std::string& flags, const std::string& load = "a") const {
-    const Ended end = run(k31, words("--load " + load +
-                                     " --prompts p.jsonl --out o.jsonl "
-                                     "--max-tokens 40 " +
-                                     flags));
-    EXPECT_EQ(end.status, 0) << end.err;
+    succeed(k31, "--load " + load + " --prompts p.jsonl --out o.jsonl --max-tokens 40 " + flags);
     return read("o.jsonl");
   }
   nlohmann::json counts(const std::string& flags) const {
@@ -112,8 +108,7 @@ TEST_F(Generate, StopTextsAreLeftOut) {
 
 TEST_F(Generate, AWindowThatIsFullEndsTheText) {
   save(kKinds[0], "a");
-  const Ended end = run(k31, words("--load a --prompts p.jsonl --out w.jsonl --max-tokens 1000"));
-  ASSERT_EQ(end.status, 0) << end.err;
+  succeed(k31, "--load a --prompts p.jsonl --out w.jsonl --max-tokens 1000");
   const nlohmann::json first = json_lines("w.jsonl").at(0);
   EXPECT_EQ(first["end"], "window");
   EXPECT_EQ(first["tokens"].size(), 256u - 16);

@@ -44,11 +44,9 @@ class Evaluate : public Programs {
   }
   /// --out of both files.
   std::string lines(const std::string& flags, const std::string& load = "a") const {
-    const Ended end = run(k35, words("--load " + load +
-                                     " --tasks t.jsonl u.jsonl --seq-len 256 "
-                                     "--out o.jsonl --report r.json " +
-                                     flags));
-    EXPECT_EQ(end.status, 0) << end.err;
+    succeed(k35, "--load " + load +
+                     " --tasks t.jsonl u.jsonl --seq-len 256 --out o.jsonl --report r.json " +
+                     flags);
     return read("o.jsonl");
   }
   std::vector<nlohmann::json> parsed(const std::string& flags = "") const {
@@ -170,18 +168,15 @@ TEST_F(Evaluate, TheBitsOfATextAlone) {
 TEST_F(Evaluate, AsChapter31SaysOfItsOwnTexts) {
   save(kModels[0], "a");
   write("p.jsonl", "{\"prompt\":\"line 4 of\"}\n");
-  const Ended end =
-      run("31_generate", words("--load a --seq-len 256 --prompts p.jsonl --out w.jsonl "
-                               "--max-tokens 30 --temperature 0.5"));
-  ASSERT_EQ(end.status, 0) << end.err;
+  succeed(
+      "31_generate",
+      "--load a --seq-len 256 --prompts p.jsonl --out w.jsonl --max-tokens 30 --temperature 0.5");
   const nlohmann::json written = nlohmann::json::parse(read("w.jsonl"));
   std::string ids, prompt;
   for (const int token : written["tokens"]) ids += " " + std::to_string(token);
   for (const char c : std::string("line 4 of")) prompt += " " + std::to_string(static_cast<int>(c));
   write("t.jsonl", nlohmann::json{{"context", prompt}, {"target", ids}}.dump() + "\n");
-  const Ended ours =
-      run(k35, words("--load a --tasks t.jsonl --seq-len 256 --tokens ids --out o.jsonl"));
-  ASSERT_EQ(ours.status, 0) << ours.err;
+  succeed(k35, "--load a --tasks t.jsonl --seq-len 256 --tokens ids --out o.jsonl");
   double sum = 0;
   for (const float one : written["logprobs"]) sum += one;
   EXPECT_EQ(nlohmann::json::parse(read("o.jsonl"))["loglikelihoods"][0], sum);
@@ -189,8 +184,7 @@ TEST_F(Evaluate, AsChapter31SaysOfItsOwnTexts) {
 
 /// With a tokenizer: whole texts are encoded, so pieces apart have other numbers.
 TEST_F(Evaluate, PiecesAreEncodedTogether) {
-  const Ended made = run("24_tokenizer", words("train --data text.txt --vocab 300 --out bpe"));
-  ASSERT_EQ(made.status, 0) << made.err;
+  succeed("24_tokenizer", "train --data text.txt --vocab 300 --out bpe");
   save(kModels[1], "a", "--tokenizer bpe");
   const std::vector<nlohmann::json> got = parsed();
   const std::string load = path("a").string();

@@ -50,8 +50,7 @@ class Finetune : public SameTrace {
   }
   /// --out of a program that reads and writes tokens as numbers.
   std::vector<nlohmann::json> lines_of(const std::string& program, const std::string& flags) const {
-    const Ended ended = run(program, words("--tokens ids --out out.jsonl " + flags));
-    EXPECT_EQ(ended.status, 0) << ended.err;
+    succeed(program, "--tokens ids --out out.jsonl " + flags);
     return json_lines("out.jsonl");
   }
   void refused(const Ended& ended, std::string_view says) const {

@@ -220,6 +220,12 @@ Ended Programs::run(const Program& program, const std::vector<std::string>& args
   return {.status = status, .out = read_file(out), .err = read_file(err)};
 }
 
+Ended Programs::succeed(const Program& program, std::string_view line) const {
+  Ended ended = run(program, words(line));
+  EXPECT_EQ(ended.status, 0) << program.chapter << " " << line << "\n" << ended.err;
+  return ended;
+}
+
 Ended Programs::train(const Program& program, std::string_view flags) const {
   Ended ended = run(program, small_run(flags));
   // A fault may leave nothing to learn from.

@@ -85,6 +85,8 @@ class Programs : public ::testing::Test {
 
   /// Runs a program with exactly these words after its name.
   Ended run(const Program& program, const std::vector<std::string>& args) const;
+  /// Runs a program with these words. It must succeed.
+  Ended succeed(const Program& program, std::string_view line) const;
   /// Runs it with small_run(flags). It must succeed.
   Ended train(const Program& program, std::string_view flags) const;
   /// From here on train() must end with this status. Status 3 means that a run came to its end
