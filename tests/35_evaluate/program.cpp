@@ -79,10 +79,8 @@ TEST_F(Evaluate, AScoreDependsOnNothingElse) {
 TEST_F(Evaluate, NeitherOrderNorNeighborsCount) {
   save(kModels[1], "a");
   const std::vector<nlohmann::json> want = parsed();
-  std::istringstream file(read("t.jsonl"));
-  std::vector<std::string> tasks;
-  for (std::string line; std::getline(file, line);) tasks.push_back(line + "\n");
-  write("t.jsonl", tasks[2] + tasks[1] + tasks[1] + tasks[0]);
+  const std::vector<std::string> tasks = text_lines("t.jsonl");
+  write("t.jsonl", fmt::format("{}\n{}\n{}\n{}\n", tasks[2], tasks[1], tasks[1], tasks[0]));
   const std::vector<nlohmann::json> got = parsed();
   for (const auto& [now, before] : {std::pair{0, 2}, {1, 1}, {2, 1}, {3, 0}})
     EXPECT_EQ(got[now]["loglikelihoods"], want[before]["loglikelihoods"]) << now;

@@ -1,8 +1,6 @@
 // Runs of 37_rl for tests: a base that is right now and then, tasks, and pairs.
 #pragma once
 
-#include <sstream>
-
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -37,13 +35,6 @@ class Rl : public SameTrace {
   }
   Trace trained(const std::string& flags, Range range = {0, kSteps}) const {
     return run_of(kGrpo + flags, range);
-  }
-  /// Lines of a file.
-  std::vector<std::string> lines_of(const std::string& name) const {
-    std::istringstream in(read(name));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
   }
   /// A number of each step of the last run.
   std::vector<double> told(const std::string& name) const {

@@ -23,7 +23,7 @@ TEST_F(Rl, TheRatioIsOneOnAnyLayout) {
             "--recompute full --places 7", "--ranks 2 --micro-batch 1 --bucket-mb 0",
             "--role train --rollouts drawn.jsonl --ranks 2"}) {
         EXPECT_TRUE(same_trace(one, trained(what + layout))) << model << what << layout;
-        for (const std::string& line : lines_of("trace.jsonl")) {
+        for (const std::string& line : text_lines("trace.jsonl")) {
           EXPECT_NE(line.find(R"("kl":"0x0p+0")"), std::string::npos) << line;
           EXPECT_NE(line.find(R"("ratio_max":"0x1p+0")"), std::string::npos) << line;
         }
@@ -72,7 +72,7 @@ TEST_F(Rl, TwoProgramsAreAsOne) {
 TEST_F(Rl, TheOrderOfAnswersChangesNothing) {
   save_base("--model tiny");
   const Trace one = trained("--rollouts drawn.jsonl");
-  std::vector<std::string> lines = lines_of("drawn.jsonl");
+  std::vector<std::string> lines = text_lines("drawn.jsonl");
   const auto trained_on = [&](const std::vector<std::string>& answers) {
     write("r.jsonl", fmt::format("{}\n", fmt::join(answers, "\n")));
     return trained("--role train --rollouts r.jsonl");

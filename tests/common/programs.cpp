@@ -197,10 +197,16 @@ void Programs::write(std::string_view name, const std::string& bytes) const {
 
 std::string Programs::read(std::string_view name) const { return read_file(path(name)); }
 
-std::vector<nlohmann::json> Programs::json_lines(std::string_view name) const {
+std::vector<std::string> Programs::text_lines(std::string_view name) const {
   std::istringstream text(read(name));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(text, line);) all.push_back(line);
+  return all;
+}
+
+std::vector<nlohmann::json> Programs::json_lines(std::string_view name) const {
   std::vector<nlohmann::json> all;
-  for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
+  for (const std::string& line : text_lines(name)) all.push_back(nlohmann::json::parse(line));
   return all;
 }
 

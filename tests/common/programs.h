@@ -78,6 +78,7 @@ class Programs : public ::testing::Test {
   std::filesystem::path path(std::string_view name) const;
   void write(std::string_view name, const std::string& bytes) const;
   std::string read(std::string_view name) const;
+  std::vector<std::string> text_lines(std::string_view name) const;
   /// The lines of a file, each of which is JSON.
   std::vector<nlohmann::json> json_lines(std::string_view name) const;
   /// files_in() the directory.
