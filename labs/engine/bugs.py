@@ -18,7 +18,7 @@ def draw(lab, number):
     """(the mutant, all mutants of the lab in the order of the list)"""
     if number < 1:
         raise Refused(f"no bug {number}; legal are 1, 2, 3, ...")
-    mutants = lab.mutants()
+    mutants = lab.mutants
 
     def shuffled(what, n):
         return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{what} {lab.number} {n} {mutant.name}".encode()).digest())

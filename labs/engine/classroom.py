@@ -94,7 +94,7 @@ def marks_of_mutants(lab, build, folder, seed, graded, jobs):
     """{mutant: its marks}, of those whose gate somebody fails: they are graded as if somebody had handed them in."""
     failed = {gate for found, _ in graded.values() if found for gate in marks(found)}
     folders = {}
-    for mutant in lab.mutants():
+    for mutant in lab.mutants:
         if mutant.gate in failed:
             folders[mutant.name] = folder / OF_MUTANTS / mutant.name
             write(folders[mutant.name], mutated(lab, mutant))
@@ -148,8 +148,8 @@ def page(lab, graded, errors, known):
     """errors.md: which errors were made, the most frequent first, and by whom."""
     whole = sum(1 for found, _ in graded.values() if found and score(found) == lab.points)
     lines = [f"# Errors in lab {lab.number}: {lab.title}", "", f"{len(graded)} submissions, {whole} with all points.", "", "| error | gate | what shows | who |", "|---|---|---|---|"]
-    who = {mutant.name: [name for name in graded if mutant.name in errors[name]] for mutant in lab.mutants()}
-    for mutant in sorted(lab.mutants(), key=lambda mutant: -len(who[mutant.name])):
+    who = {mutant.name: [name for name in graded if mutant.name in errors[name]] for mutant in lab.mutants}
+    for mutant in sorted(lab.mutants, key=lambda mutant: -len(who[mutant.name])):
         if who[mutant.name]:
             lines.append(f"| `{mutant.name}` | {mutant.gate} | {mutant.symptom} | {', '.join(who[mutant.name])} |")
     lines += ["", "## Failures that no mutant explains", ""]
@@ -172,7 +172,7 @@ def grade_class(lab, build, submissions, folder, seed, jobs):
     build.prepare(judge.targets(lab))
     graded = Round(lab, build, folder / OF_STUDENTS, seed).grade_all(folders, jobs)
     known = marks_of_mutants(lab, build, folder, seed, graded, jobs)
-    errors = {name: named(lab.mutants(), known, found) if found else [] for name, (found, _) in graded.items()}
+    errors = {name: named(lab.mutants, known, found) if found else [] for name, (found, _) in graded.items()}
     replace(folder / "grades.csv", table(lab, graded, errors))
     replace(folder / "errors.md", page(lab, graded, errors, known))
     return {name: why for name, (found, why) in graded.items() if not found}

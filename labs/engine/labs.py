@@ -5,13 +5,14 @@ but the standard library is wanted.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import posixpath
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,9 +39,9 @@ class Mutant:
     gate: str
     symptom: str
     changes: list  # of {"find", "put"}
-    breaks: list  # sentences of the handout, quoted (musts.py)
-    also: list  # gates behind the first that it loses points at, too
-    leaves: list  # gates of functions of an extension that it leaves unwritten
+    breaks: list = field(default_factory=list)  # sentences of the handout, quoted (musts.py)
+    also: list = field(default_factory=list)  # gates behind the first that it loses points at, too
+    leaves: list = field(default_factory=list)  # gates of functions of an extension that it leaves unwritten
 
 
 class Lab:
@@ -70,12 +71,10 @@ class Lab:
     def hints(self):
         return sorted((self.folder / "hints").glob("*.md"))
 
+    @functools.cached_property
     def mutants(self):
-        found = []
-        for path in sorted((self.folder / "mutants").glob("*.toml")):
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
-            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"], data.get("breaks", []), data.get("also", []), data.get("leaves", [])))
-        return found
+        paths = sorted((self.folder / "mutants").glob("*.toml"))
+        return [Mutant(path.stem, **tomllib.loads(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def all_labs(root=ROOT):

@@ -45,7 +45,7 @@ def musts(lab):
     """A list of Must. @throws ValueError of a mutant whose quotation is in no sentence, or in two"""
     text = (lab.folder / "README.md").read_text(encoding="utf-8")
     found = [Must(sentence) for row in rows(section(text, "What to write"), "what it does") for sentence in sentences(row[-1])]
-    for mutant in lab.mutants():
+    for mutant in lab.mutants:
         for quoted in mutant.breaks:
             where = [must for must in found if quoted in must.sentence]
             if len(where) != 1:
@@ -54,7 +54,7 @@ def musts(lab):
     traces = [gate.name for gate in lab.gates if gate.kind == "trace"]  # of the program: all that is broken shows there
     for name, _, sentence in rows(section(text, "What is counted"), "what must hold"):
         if name not in traces:
-            found.append(Must(sentence, name, [mutant for mutant in lab.mutants() if name in (mutant.gate, *mutant.also)]))
+            found.append(Must(sentence, name, [mutant for mutant in lab.mutants if name in (mutant.gate, *mutant.also)]))
     return found
 
 

@@ -38,7 +38,7 @@ def faults_of(lab, build, every_mutant):
         if every_mutant and sandbox.has_room():
             yield from faults_in_a_room(lab, build)
     yield from faults_of_stub(lab, build)
-    mutants = lab.mutants()
+    mutants = lab.mutants
     if not 3 <= len(mutants) <= MOST_MUTANTS:
         yield f"{len(mutants)} mutants; 3 to {MOST_MUTANTS} are wanted"
     for mutant in mutants:

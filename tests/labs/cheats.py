@@ -35,7 +35,7 @@ def stub_of(number, path):
 
 def mutant(number, name, path):
     lab = find(number, ROOT)
-    return mutated(lab, next(mutant for mutant in lab.mutants() if mutant.name == name))[path]
+    return mutated(lab, next(mutant for mutant in lab.mutants if mutant.name == name))[path]
 
 
 def in_all_bodies(text, code):

@@ -22,7 +22,7 @@ class Class(Tree):
     def setUp(self):
         super().setUp()
         self.lab, self.graded = find("08", self.root), []
-        self.texts = {mutant.name: mutated(self.lab, mutant)[FILE] for mutant in self.lab.mutants()}
+        self.texts = {mutant.name: mutated(self.lab, mutant)[FILE] for mutant in self.lab.mutants}
         lost, whole = self.texts["bucket_lost"], (self.root / FILE).read_text(encoding="utf-8")
         for name, text in {"ann": whole, "bob": lost, "cy": "oops", "dot": lost + "// mine\n", "eve": stub(self.lab, FILE)}.items():
             self.hand_in(name, text)
@@ -36,7 +36,7 @@ class Class(Tree):
         submission, results = (Path(words[words.index(flag) + 1]) for flag in ("--submission", "--results"))
         self.graded.append((submission.name, words[words.index("--seed") + 1]))
         text = next(submission.rglob("zero1.h")).read_text(encoding="utf-8")
-        failed = next((mutant for mutant in self.lab.mutants() if self.texts[mutant.name] in text), None)
+        failed = next((mutant for mutant in self.lab.mutants if self.texts[mutant.name] in text), None)
 
         def run_all(*_):
             fails = [failed.gate] if failed else [gate.name for gate in self.lab.gates] if "is not written yet" in text else []
@@ -106,7 +106,7 @@ class Likeness(unittest.TestCase):
         other = re.sub(r"\b(section|weights|chunks)\b(?!\()", r"my_\1", text).replace("    ", "  // so\n")
         self.assertEqual(transplant.likeness(lab, {FILE: text}), 1)
         self.assertLess(transplant.likeness(lab, {FILE: stub(lab, FILE)}), 0.1)
-        for mutant in lab.mutants():
+        for mutant in lab.mutants:
             self.assertGreater(transplant.likeness(lab, mutated(lab, mutant)), grade.PASTED)
         late = find("08x", ROOT)
         self.assertIsNone(transplant.likeness(late, {path: stub(late, path) for path in late.files}))

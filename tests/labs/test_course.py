@@ -52,7 +52,7 @@ class Course(unittest.TestCase):
     def test_mutants(self):
         shown = {}
         for number, name, gate, _ in rows("Common errors"):
-            gates = {mutant.name: mutant.gate for mutant in LABS[number].mutants()}
+            gates = {mutant.name: mutant.gate for mutant in LABS[number].mutants}
             self.assertEqual(gates.get(name.strip("`")), gate, f"{number}: {name}")
             shown.setdefault(number, []).append(name)
         self.assertEqual(shown.keys(), LABS.keys())

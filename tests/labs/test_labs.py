@@ -53,7 +53,7 @@ class Labs(unittest.TestCase):
     def test_mutants_change_what_is_there(self):
         for lab in all_labs():
             whole = {path: (ROOT / path).read_text(encoding="utf-8") for path in lab.files}
-            for mutant in lab.mutants():
+            for mutant in lab.mutants:
                 self.assertNotEqual(mutated(lab, mutant), whole, mutant.name)
                 self.assertIn(mutant.gate, [gate.name for gate in lab.gates], f"{lab.name}: {mutant.name}")
 
@@ -109,7 +109,7 @@ class Planted(Tree):
         lab = find("08", self.root)
         self.replace("chapters/08_zero1/zero1.h", "start(grads, 0);", "start(grads, int64_t{0});")
         with self.assertRaisesRegex(Refused, "mutant bucket_lost: not once in"):
-            for mutant in lab.mutants():
+            for mutant in lab.mutants:
                 mutated(lab, mutant)
 
     def test_a_sentence_without_a_mutant(self):

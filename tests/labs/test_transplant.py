@@ -159,7 +159,7 @@ class Mutants(unittest.TestCase):
     def test_errors_that_people_make_are_taken(self):
         """Of chapters, whose mutants change bodies alone."""
         for lab in (lab for lab in all_labs() if not lab.is_extension):
-            for mutant in lab.mutants():
+            for mutant in lab.mutants:
                 for path, text in mutated(lab, mutant).items():
                     if mutant.name == "gradient_not_summed":  # a parameter of it has lost its name
                         self.assertRegex("".join(left_out(lab, path, text)), "^(.* is not there|)$")
