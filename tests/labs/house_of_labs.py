@@ -1,4 +1,4 @@
-"""What the tests of labs share: the engine, and a copy of the tree small enough to plant faults."""
+"""What the tests of labs share: the engine, and a copy of the tree to plant faults in."""
 
 import shutil
 import sys
@@ -11,21 +11,24 @@ sys.path.insert(0, str(ROOT / "labs"))
 
 
 class Tree(unittest.TestCase):
-    """labs/ and the chapter of lab 08 in a temporary folder."""
+    """The tree in a temporary folder: links, and copies of what replace() changes."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name).resolve()
-        ignore = shutil.ignore_patterns("__pycache__")
-        for name in ["labs", "chapters"]:
-            shutil.copytree(ROOT / name, self.root / name, ignore=ignore)
-        # Headers that the chapter includes: libclang reads them.
-        for name in ["kernels", "common"]:
-            (self.root / name).symlink_to(ROOT / name)
+        for path in [*(ROOT / "labs").iterdir(), *(ROOT / "chapters").iterdir(), ROOT / "kernels", ROOT / "common"]:
+            link = self.root / path.relative_to(ROOT)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(path)
 
     def replace(self, name, old, new):
         path = self.root / name
         text = path.read_text(encoding="utf-8")
         self.assertIn(old, text)
+        if path.parent.is_symlink():
+            folder = path.parent.resolve()
+            path.parent.unlink()
+            shutil.copytree(folder, path.parent)
+        path.unlink()
         path.write_text(text.replace(old, new), encoding="utf-8")
