@@ -4,11 +4,9 @@ Ranges of functions come from ranges.json, which labs/update.py writes with libc
 but the standard library is wanted.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import posixpath
 import re
 import tomllib
@@ -147,14 +145,9 @@ def replace(path, text):
     """Writes a file that is whole at any time: what was there stays until all of the new one is."""
     new = path.with_name(f"{path.name}.new")
     try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
     except OSError as fault:
-        with contextlib.suppress(OSError):
-            new.unlink()
         raise Refused(f"{path} cannot be written and stays as it was: {fault.strerror}") from None
 
 
