@@ -259,12 +259,6 @@ def main(words):
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
-    except MemoryError:
-        print("lab.py: this machine has no memory left", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # whoever read what is printed has left
-        sys.stderr.close()
-        return 1
     except OSError as fault:  # such as a full disk, or a folder that may not be written
         print(f"lab.py: {fault.filename or 'a file'}: {fault.strerror or fault}", file=sys.stderr)
         return 2
