@@ -78,10 +78,8 @@ def judge(gates, yours, reference):
     if left_early(yours):
         mine.values, ended = {}, f"{ended or 'ended'} before its check did, so that nothing counts"
     judged = {}  # of each gate, by name, the result of each row
-    for gate in gates:
+    for gate in [gate for gate in gates if gate.kind != "trace"]:
         rows = {key: row for key, row in right.values.items() if key[1] == gate.name}
-        if gate.kind == "trace":
-            continue
         if not rows:
             raise ValueError(f"the reference has no rows for the gate {gate.name}: {reference.ended} {reference.printed}")
         judged[gate.name] = {key: judge_row(gate, key, row, mine, right, ended) for key, row in rows.items()}
