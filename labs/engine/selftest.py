@@ -4,9 +4,9 @@ reference of an extension is not in the tree.
 
   python3 -m engine.selftest BUILD NN [--every-mutant]     in the folder labs/; its targets are built
 
-A mutant takes some seconds to compile: without the flag it is only held that it fits the tree. With
-the flag the reference is graded, too, where root can build the walls: a check may need what stands
-outside of them.
+A mutant takes some seconds to compile: without the flag none is, and test_labs.py holds that they fit
+the tree. With the flag the reference is graded, too, where root can build the walls: a check may need
+what stands outside of them.
 """
 
 import sys
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from . import judge, musts, sandbox
 from .build import Build, DoesNotCompile
-from .labs import ROOT, Refused, find, mutated, stub, write
+from .labs import ROOT, find, mutated, stub, write
 
 LEAST_LOST = 3  # points, of 100
 MOST_MUTANTS = 28
-SEEDS = (1, 2, 3)  # of a mutant; whoever grades draws seeds
+SEEDS = (1, 2, 3)  # whoever grades draws seeds
 
 
 def folder_of(lab, build, name, texts):
@@ -38,34 +38,21 @@ def faults_of(lab, build, every_mutant):
         if every_mutant and sandbox.has_room():
             yield from faults_in_a_room(lab, build)
     yield from faults_of_stub(lab, build)
-    mutants = lab.mutants
-    if not 3 <= len(mutants) <= MOST_MUTANTS:
-        yield f"{len(mutants)} mutants; 3 to {MOST_MUTANTS} are wanted"
-    for mutant in mutants:
-        texts = mutated(lab, mutant)  # refused if the lab's files have changed
-        if every_mutant:
-            yield from faults_of_mutant(lab, build, mutant, texts)
+    if not 3 <= len(lab.mutants) <= MOST_MUTANTS:
+        yield f"{len(lab.mutants)} mutants; 3 to {MOST_MUTANTS} are wanted"
+    for mutant in lab.mutants if every_mutant else []:
+        yield from faults_of_mutant(lab, build, mutant)
 
 
 def faults_of_reference(lab, build):
-    results = judge.check(lab, build, judge.AS_BUILT, program=True)[0]
-    if first_failure(results):
-        yield f"the reference fails at {first_failure(results)}"
-    points = sum(result.points for result in results)
-    if points != 100:
-        yield f"the reference has {points:g} of 100 points"
-    for seed in SEEDS[1:]:  # the sizes of a case may fit together with one seed alone
-        try:
-            failed = first_failure(judge.check(lab, build, judge.AS_BUILT, seed)[0])
-        except (ValueError, Refused) as fault:
-            failed = fault
-        if failed:
-            yield f"with seed {seed} the reference fails: {failed}"
+    runs, _ = judge.check_seeds(lab, build, judge.AS_BUILT, SEEDS, program=True)
+    for seed, results in zip(SEEDS, runs):  # the sizes of a case may fit together with one seed alone
+        if failed := first_failure(results):
+            yield f"with seed {seed} the reference fails at {failed}"
 
 
 def faults_in_a_room(lab, build):
-    folder = build.folder / "labs/selftest" / lab.number / "reference"
-    write(folder, {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files})
+    folder = folder_of(lab, build, "reference", {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files})
     results = judge.check_seeds(lab, build, folder, [1], program=True, guarded=True)[0][0]
     if failed := first_failure(results):
         yield f"graded in a room, the reference fails at {failed}"
@@ -81,23 +68,21 @@ def faults_of_stub(lab, build):
         yield "the stub gets points: " + ", ".join(r.gate.name for r in results if r.share > 0)
 
 
-def faults_of_mutant(lab, build, mutant, texts):
-    gate = next((gate for gate in lab.gates if gate.name == mutant.gate), None)
-    if gate is None:
-        yield f"mutant {mutant.name}: no gate {mutant.gate}"
-        return
+def faults_of_mutant(lab, build, mutant):
+    gate = next(gate for gate in lab.gates if gate.name == mutant.gate)
     try:
-        runs, _ = judge.check_seeds(lab, build, folder_of(lab, build, mutant.name, texts), SEEDS, program=gate.kind == "trace")
+        runs, _ = judge.check_seeds(lab, build, folder_of(lab, build, mutant.name, mutated(lab, mutant)), SEEDS, program=gate.kind == "trace")
     except DoesNotCompile as fault:
         yield f"mutant {mutant.name} does not compile: {fault}"
         return
     for seed, results in zip(SEEDS, runs):
         if gate.kind == "trace" and seed != SEEDS[0]:  # the program runs with the first alone
             break
-        failed = first_failure([result for result in results if result.gate.name not in mutant.leaves])
+        written = [result for result in results if result.gate.name not in mutant.leaves]
+        failed = first_failure(written)
         if failed != mutant.gate:
             yield f"mutant {mutant.name}, seed {seed}, fails first at {failed}, not at {mutant.gate}"
-        lost = sum(result.gate.points - result.points for result in results if result.gate.name not in mutant.leaves)
+        lost = sum(result.gate.points - result.points for result in written)
         if lost < LEAST_LOST:
             yield f"mutant {mutant.name}, seed {seed}, loses {lost:g} points; a missing part must lose {LEAST_LOST}"
         for result in results:
