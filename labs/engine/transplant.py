@@ -5,6 +5,7 @@ elsewhere costs nothing. What is taken must close each brace that it opens, afte
 Taken code may forge a score, since the checks run in its process. look_at() tells a person where.
 """
 
+import functools
 import hashlib
 import re
 from collections import Counter
@@ -44,6 +45,7 @@ def each_token(text):
     return ((found.lastgroup, found[0], found.start()) for found in TOKEN.finditer(text) if found.lastgroup != "space")
 
 
+@functools.lru_cache(maxsize=2)  # the tree's file and a student's, which each question asks for again
 def tokens(text):
     return list(each_token(text))
 
