@@ -151,14 +151,10 @@ def evaluate(lab, build, submission, seeds, notes):
     except DoesNotCompile as fault:
         sandbox.demand_room(work)
         return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
-    except (Refused, MemoryError):  # the grader is not set up or has no memory, whatever is handed in
-        raise
-    except OSError as fault:  # nor is it the submission's fault if the machine has no room
-        if fault.errno in OF_THE_MACHINE:
-            raise
-        return not_judged(fault)
-    except Exception as fault:  # something that nobody has thought of: it ends with a result, too
-        return not_judged(fault)
+    except Exception as fault:
+        if isinstance(fault, (Refused, MemoryError)) or getattr(fault, "errno", None) in OF_THE_MACHINE:
+            raise  # the grader is not set up, or the machine has no room, whatever is handed in
+        return not_judged(fault)  # something that nobody has thought of: it ends with a result, too
     finally:
         sandbox.remove(work)
 
