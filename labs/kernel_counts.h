@@ -9,10 +9,10 @@
 
 namespace ladder::lab {
 
-/// The kernels of one backend, and a context of one thread that calls them.
+/// The kernels of the backend cpu, and a context of one thread that calls them.
 class CountedKernels {
  public:
-  explicit CountedKernels(const char* backend = "cpu") : table_(kernels_of(backend)) {
+  CountedKernels() : table_(kernels_of("cpu")) {
     calls_ = elements_ = 0;
     ctx_.kernels = &table_;
     ctx_.scratch = arena_.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, table_.scratch_bytes});

@@ -46,6 +46,15 @@ int64_t most_of(const std::vector<Found>& found, int64_t Found::*figure) {
   return most;
 }
 
+/// The numbers that the ranks of a group have in the world, in the group's order. Each rank of the
+/// group gives its own.
+inline std::vector<int64_t> members(Comm& group, int64_t rank) {
+  std::vector<int64_t> all(static_cast<size_t>(group.size()));
+  group.all_gather({.ptr = all.data(), .dtype = Dtype::I64, .shape = {group.size()}},
+                   {.ptr = &rank, .dtype = Dtype::I64, .shape = {1}});
+  return all;
+}
+
 /// The memory of one rank, and a context of one thread.
 struct OneRank {
   /// @param options `comm` is set here

@@ -40,18 +40,9 @@ std::string verdict(const MeshShape& mesh) {
   return "right";
 }
 
-/// The ranks of a group, in its order.
-std::vector<int32_t> members(Comm& group, int rank) {
-  std::vector<int32_t> all(static_cast<size_t>(group.size()));
-  int32_t own = rank;
-  group.all_gather({.ptr = all.data(), .dtype = Dtype::I32, .shape = {group.size()}},
-                   {.ptr = &own, .dtype = Dtype::I32, .shape = {1}});
-  return all;
-}
-
 /// "right", or what is wrong with the group of `rank` along `axis`.
-std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>& group, int rank) {
-  std::vector<int32_t> wanted;
+std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int64_t>& group, int rank) {
+  std::vector<int64_t> wanted;
   for (int i = 0; i < mesh[axis]; ++i) {
     MeshCoordinate at = mesh.coordinate(rank);
     at[axis] = i;
@@ -88,12 +79,12 @@ Found look(const MeshShape& shape, Comm& world, int per_node, int64_t blocks, in
   const Mesh mesh(world, shape);
   Found found;
   for (const Axis axis : kAxes) {
-    const std::vector<int32_t> group = members(mesh[axis], world.rank());
+    const std::vector<int64_t> group = members(mesh[axis], world.rank());
     found.verdict[axis] = verdict(shape, axis, group, world.rank());
     const int64_t before = mesh[axis].statistics().wire_bytes();
     send(mesh[axis], axis, blocks, elements);
     const int64_t bytes = mesh[axis].statistics().wire_bytes() - before;
-    const auto elsewhere = [&](int rank) { return rank / per_node != world.rank() / per_node; };
+    const auto elsewhere = [&](int64_t rank) { return rank / per_node != world.rank() / per_node; };
     found.all += bytes;
     if (std::any_of(group.begin(), group.end(), elsewhere)) found.across += bytes;
   }

@@ -25,23 +25,14 @@ struct Found {
   int64_t sent = 0;
 };
 
-/// The numbers that the ranks of a group have in the world, in the group's order.
-std::string members(Comm& group, int rank) {
-  std::vector<int64_t> all(static_cast<size_t>(group.size()));
-  int64_t own = rank;
-  group.all_gather({.ptr = all.data(), .dtype = Dtype::I64, .shape = {group.size()}},
-                   {.ptr = &own, .dtype = Dtype::I64, .shape = {1}});
-  return fmt::format("{}", fmt::join(all, " "));
-}
-
 void work(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   OneRank me(world);
   auto& [run, arena, ctx] = me;
   const int rank = world.rank();
   const HsdpPlace place{c.shards(), rank};
   const HsdpGroups groups = split_groups(world, place);
-  found.shards = members(*groups.shards, rank);
-  found.replicas = members(*groups.replicas, rank);
+  found.shards = fmt::format("{}", fmt::join(members(*groups.shards, rank), " "));
+  found.replicas = fmt::format("{}", fmt::join(members(*groups.replicas, rank), " "));
   const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(rank % c.shards());
   const Shard grads{arena.zeros(Mem::Grad, "grads", Dtype::F32, {shard.grads().size()})};
   CommStream stream = open_comm_stream(arena, ctx, *groups.replicas, run, {}, shard.grads().size());

@@ -114,15 +114,6 @@ struct Found {
   std::vector<Row> sums;
 };
 
-/// The numbers that the ranks of a group have in the world, in the group's order.
-std::vector<int64_t> members(Comm& group, int rank) {
-  std::vector<int64_t> all(static_cast<size_t>(group.size()));
-  int64_t own = rank;
-  group.all_gather({.ptr = all.data(), .dtype = Dtype::I64, .shape = {group.size()}},
-                   {.ptr = &own, .dtype = Dtype::I64, .shape = {1}});
-  return all;
-}
-
 struct Case {
   MeshShape mesh;
   GptConfig gpt;
