@@ -28,7 +28,7 @@ from engine.labs import Refused  # noqa: E402
 DIGITS = 3
 SHOWN = 4  # digits: who compares by eye sees whether a third one was rounded up
 
-# ---- what chapters say; their exercises, whose answers answers.toml knows, check these -------------
+# ---- formulas of chapters that exercises and examples check, or several questions want -------------
 
 
 def block_flops(L, C):  # 01: products with the blocks' weights, a token, forward and backward
@@ -53,16 +53,8 @@ def all_reduced(P, N):  # 07: bytes that a rank sends, FP32
     return 2 * 4 * P * (N - 1) / N
 
 
-def ring_faster_from(ranks):  # 07: messages one after the other, ring against halving
-    return 2 * (ranks - 1) / (2 * math.log2(ranks))
-
-
 def zero1_kept(P, N):  # 08: BF16 with FP32 master weights
     return (6 + 12 / N) * P
-
-
-def zero2_sent(P, N, GA, d):  # 09
-    return (N - 1) / N * (4 * GA + d) * P
 
 
 def room(Vp, T, C):  # 09: elements of the largest section of GPT-2's model
@@ -73,28 +65,12 @@ def reshard_ratio(GA):  # 10: sent with resharding, to sent without
     return 3 * GA / (GA + 1)
 
 
-def tensor_sent(L, T, C, t, e):  # 11: four all-reduces a block
-    return 4 * L * 2 * (t - 1) / t * T * C * e
-
-
-def idle(p, m):  # 12: GPipe
-    return (p - 1) / (m + p - 1)
-
-
 def fewest_micros(p, share):  # 12: GPipe idles less than this
-    return next(m for m in range(1, 10000) if idle(p, m) < share)
+    return next(m for m in range(1, 10000) if (p - 1) / (m + p - 1) < share)
 
 
 def head_in_blocks(C, V):  # 12, 13
     return 2 * C * V / (24 * C * C)
-
-
-def replicas_sent(P, S, R):  # 30: a shard's gradient, FP32
-    return 2 * 4 * (P / S) * (R - 1) / R
-
-
-def ring_sent(T, C, kappa, P, e):  # 20: forward of a layer
-    return 2 * kappa * T * C * (P - 1) / P * e
 
 
 def owner_rows(E, k, ep):  # 22: rows of a token that leave, in the mean
@@ -113,31 +89,6 @@ def same_matrices(C, kappa):  # 19: F of SwiGLU and grouped heads
     return (12 * C * C - 2 * C * C - 2 * C * C * kappa) / (3 * C)
 
 
-def turned(t, i, HS, theta):  # 19: radians of pair i at token t
-    return t * theta ** (-2 * i / HS)
-
-
-def expert_weights(E, C, F):  # 21: of a block, router included
-    return E * (3 * C * F + C)
-
-
-def expert_flops(E, k, C, F):  # 21: a token, forward and backward
-    return k * 18 * C * F + 6 * C * E
-
-
-def taken(f, k, T, E):  # 21: tokens of a sequence that an expert takes
-    return math.ceil(f * k * T / E)
-
-
-def balance(loads, shares, k, T):  # 21
-    E = len(loads)
-    return sum(E * load / (k * T) * share for load, share in zip(loads, shares))
-
-
-def renormalized(first, second):  # 21: the weight of the first of two experts
-    return first / (first + second)
-
-
 # ---- questions: (chapter, text, answer), where {names} are drawn -----------------------------------
 
 POWERS = tuple(2**i for i in range(2, 12))
@@ -153,23 +104,23 @@ TRUNK = [
     ("07", "{P} million FP32 gradients are all-reduced over {N} ranks. How many bytes does a rank send?", lambda P, N, **_: all_reduced(P * 1e6, N)),
     ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
     ("10", "ZeRO-3 in FP32 with {GA} micro-steps: how many times as much does a rank send with resharding as without?", lambda GA, **_: reshard_ratio(GA)),
-    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
+    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: 4 * L * 2 * (t - 1) / t * T * C * 2),
     ("12", "GPipe on {p} stages: how many micro-batches does it need at least to idle less than {percent} percent?", lambda p, percent, **_: fewest_micros(p, percent / 100)),
     ("13", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, on {t} tensor ranks, {N} shares of the batch and {p} stages, all of which have equally much. How many bytes of weights, gradients and states has a rank?", lambda P, t, N, p, **_: zero1_kept(P * 1e6 / (t * p), N)),
 ]
 
 SYSTEMS = [
     ("07", "{P} million FP32 gradients are all-reduced over {N} ranks. How many bytes does a rank send?", lambda P, N, **_: all_reduced(P * 1e6, N)),
-    ("07", "A small all-reduce takes as long as its messages that follow one another. On {many} ranks, how many times as long does ring take as halving?", lambda many, **_: ring_faster_from(many)),
+    ("07", "A small all-reduce takes as long as its messages that follow one another. On {many} ranks, how many times as long does ring take as halving?", lambda many, **_: 2 * (many - 1) / (2 * math.log2(many))),
     ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
-    ("09", "ZeRO-2 of {P} million parameters in BF16 on {N} ranks with {GA} micro-steps: how many bytes does a rank send in a step?", lambda P, N, GA, **_: zero2_sent(P * 1e6, N, GA, 2)),
+    ("09", "ZeRO-2 of {P} million parameters in BF16 on {N} ranks with {GA} micro-steps: how many bytes does a rank send in a step?", lambda P, N, GA, **_: (N - 1) / N * (4 * GA + 2) * (P * 1e6)),
     ("09", "GPT-2's model with {C} channels, {V} rows of the embedding and {T} positions: how many bytes do the two section buffers of ZeRO-2 take? Leave out padding.", lambda C, V, T, **_: 2 * 4 * room(V, T, C)),
     ("10", "ZeRO-3 in FP32 with {GA} micro-steps: how many times as much does a rank send with resharding as without?", lambda GA, **_: reshard_ratio(GA)),
-    ("30", "{P} million parameters in {N} shards, with 4 replicas of each: how many bytes does a rank send to its replicas in a step?", lambda P, N, **_: replicas_sent(P * 1e6, N, 4)),
-    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
+    ("30", "{P} million parameters in {N} shards, with 4 replicas of each: how many bytes does a rank send to its replicas in a step?", lambda P, N, **_: 2 * 4 * (P * 1e6 / N) * (4 - 1) / 4),
+    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: 4 * L * 2 * (t - 1) / t * T * C * 2),
     ("12", "GPipe on {p} stages: how many micro-batches does it need at least to idle less than {percent} percent?", lambda p, percent, **_: fewest_micros(p, percent / 100)),
     ("13", "How many blocks multiply as much as a head of {V} rows, at {C} channels?", lambda C, V, **_: head_in_blocks(C, V)),
-    ("20", "{cp} ranks split a sequence of {T} tokens by ring, {C} channels, {groups} of {heads} heads of keys, BF16. How many bytes does a rank send in forward of a layer?", lambda T, C, groups, heads, cp, **_: ring_sent(T, C, groups / heads, cp, 2)),
+    ("20", "{cp} ranks split a sequence of {T} tokens by ring, {C} channels, {groups} of {heads} heads of keys, BF16. How many bytes does a rank send in forward of a layer?", lambda T, C, groups, heads, cp, **_: 2 * (groups / heads) * T * C * (cp - 1) / cp * 2),
     ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
 ]
 
@@ -179,12 +130,12 @@ LLAMA = [
     ("12", "How many blocks of GPT-2 multiply as much as a head of {V} rows, at {C} channels?", lambda C, V, **_: head_in_blocks(C, V)),
     ("19", "{L} blocks, {groups} heads of keys of {HS} channels: how many bytes are the keys and values of {T} tokens in BF16?", lambda L, T, groups, HS, **_: keys_and_values(L, T, groups, HS)),
     ("19", "{groups} of {heads} heads have keys and values, C = {C}: with which F has a block of SwiGLU the matrices of GPT-2's block?", lambda C, groups, heads, **_: same_matrices(C, groups / heads)),
-    ("19", "By how many radians does RoPE turn pair {i} of a head of {HS} channels at token {T}, with theta 10,000?", lambda T, i, HS, **_: turned(T, i, HS, 10000)),
-    ("21", "How many weights have {E} experts of {F} hidden channels and their router, at {C} channels?", lambda E, C, F, **_: expert_weights(E, C, F)),
-    ("21", "How many operations does a token take there, forward and backward, with {k} of {E} experts, F = {F}, C = {C}?", lambda E, k, C, F, **_: expert_flops(E, k, C, F)),
-    ("21", "--capacity {f}, {E} experts, {k} a token, sequences of {T} tokens: how many tokens of a sequence does an expert take at most?", lambda f, k, T, E, **_: taken(f, k, T, E)),
-    ("21", "10 tokens of a sequence take one of two experts each: {load} the first. Its mean score is {share}, that of the other the rest to 1. What is the balance loss, before its factor?", lambda load, share, **_: balance([load, 10 - load], [share, 1 - share], 1, 10)),
-    ("21", "A token takes two experts, of scores {share} and {second}. What is the weight of the first, renormalized?", lambda share, second, **_: renormalized(share, second)),
+    ("19", "By how many radians does RoPE turn pair {i} of a head of {HS} channels at token {T}, with theta 10,000?", lambda T, i, HS, **_: T * 10000 ** (-2 * i / HS)),
+    ("21", "How many weights have {E} experts of {F} hidden channels and their router, at {C} channels?", lambda E, C, F, **_: E * (3 * C * F + C)),
+    ("21", "How many operations does a token take there, forward and backward, with {k} of {E} experts, F = {F}, C = {C}?", lambda E, k, C, F, **_: k * 18 * C * F + 6 * C * E),
+    ("21", "--capacity {f}, {E} experts, {k} a token, sequences of {T} tokens: how many tokens of a sequence does an expert take at most?", lambda f, k, T, E, **_: math.ceil(f * k * T / E)),
+    ("21", "10 tokens of a sequence take one of two experts each: {load} the first. Its mean score is {share}, that of the other the rest to 1. What is the balance loss, before its factor?", lambda load, share, **_: 2 * load / 10 * share + 2 * (10 - load) / 10 * (1 - share)),
+    ("21", "A token takes two experts, of scores {share} and {second}. What is the weight of the first, renormalized?", lambda share, second, **_: share / (share + second)),
     ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
 ]
 
