@@ -83,7 +83,7 @@ class Round:
             try:
                 for name, (found, why) in zip(folders, pool.map(self.grade, folders, folders.values())):
                     graded[name] = found, why
-                    print(f"{len(graded)} of {len(folders)}: {name}: {why or f'{score(found):g} points'}", flush=True)
+                    print(f"{len(graded)} of {len(folders)}: {name}: {why or f'{grade.score(found):g} points'}", flush=True)
             except BaseException:
                 pool.shutdown(cancel_futures=True)  # those under way end, and are known next time
                 raise
@@ -103,10 +103,6 @@ def marks_of_mutants(lab, build, folder, seed, graded, jobs):
     print(f"grading {len(folders)} mutants, to name errors by them", flush=True)
     of_mutants = Round(lab, build, folder / OF_MUTANTS, seed).grade_all(folders, jobs)
     return {name: marks(found) for name, (found, _) in of_mutants.items() if found}
-
-
-def score(found):
-    return found.get("score", sum(test["score"] for test in found["tests"]))
 
 
 def marks(found):
@@ -140,13 +136,13 @@ def table(lab, graded, errors):
         points = {test["name"]: test["score"] for test in found["tests"]}
         more = found["extra_data"]
         alike = "" if more["likeness"] is None else f"{more['likeness']:.2f}"
-        rows.writerow([name, f"{score(found):g}", *(points.get(gate.name, 0) for gate in lab.gates), alike, len(more["look_at"]), " ".join(errors[name]), said(found)])
+        rows.writerow([name, f"{grade.score(found):g}", *(points.get(gate.name, 0) for gate in lab.gates), alike, len(more["look_at"]), " ".join(errors[name]), said(found)])
     return out.getvalue()
 
 
 def page(lab, graded, errors, known):
     """errors.md: which errors were made, the most frequent first, and by whom."""
-    whole = sum(1 for found, _ in graded.values() if found and score(found) == lab.points)
+    whole = sum(1 for found, _ in graded.values() if found and grade.score(found) == lab.points)
     lines = [f"# Errors in lab {lab.number}: {lab.title}", "", f"{len(graded)} submissions, {whole} with all points.", "", "| error | gate | what shows | who |", "|---|---|---|---|"]
     who = {mutant.name: [name for name in graded if mutant.name in errors[name]] for mutant in lab.mutants}
     for mutant in sorted(lab.mutants, key=lambda mutant: -len(who[mutant.name])):

@@ -111,6 +111,11 @@ def digest(lab, submission):
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
 
 
+def score(found):
+    """The points of a results.json."""
+    return found.get("score", sum(test["score"] for test in found["tests"]))
+
+
 def nothing(why):
     """A submission that was not run."""
     return {"score": 0, "output": why, "visibility": "visible", "stdout_visibility": "hidden", "tests": []}
@@ -189,6 +194,5 @@ def grade(lab, build, submission, results, seed=None):
     if "not_judged" not in more:
         more["digest"] = digest(lab, submission)
     replace(results, json.dumps(graded, indent=1) + "\n")
-    score = graded.get("score", sum(test["score"] for test in graded["tests"]))
-    said = f"{lab.name}: {score:g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"
+    said = f"{lab.name}: {score(graded):g} of {lab.points:g} points, in {results}; grade --seed {seeds[0]} repeats it"
     return "\n".join([said, *(["look at these lines", *notes] if notes else [])])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from house_of_labs import ROOT
+from engine import grade
 from engine.labs import find, mutated, stub, write
 
 ZERO1, ZB_H2, NODES = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h", "labs/07x_hierarchical/hierarchical.h"
@@ -144,10 +145,6 @@ def honest(number):
     return Cheat(number, {path: (ROOT / path).read_text(encoding="utf-8") for path in lab.files}, points=lab.points)
 
 
-def score(results):
-    return results.get("score", sum(test["score"] for test in results["tests"]))
-
-
 def is_shown(results, cheat):
     """Whether a person is told of the word, and of none if there is none; most cheats stand in a chapter that was pasted."""
     lines = [line for line in results["extra_data"]["look_at"] if "stands in the tree's own files" not in line]
@@ -179,8 +176,8 @@ def graded(base, number):
         (base / "results").mkdir(exist_ok=True)
         subprocess.run([base / "source/run_autograder"], env={**os.environ, "AUTOGRADER": str(base)}, check=True, stdout=subprocess.DEVNULL)
         results = json.loads((base / "results/results.json").read_text(encoding="utf-8"))
-        right = score(results) == cheat.points and is_shown(results, cheat)
-        print(f"{'passed ' if right else 'FAILED '} {number}, {name}: {score(results):g} points, {cheat.points:g} deserved")
+        right = grade.score(results) == cheat.points and is_shown(results, cheat)
+        print(f"{'passed ' if right else 'FAILED '} {number}, {name}: {grade.score(results):g} points, {cheat.points:g} deserved")
         wrong += not right
     return 1 if wrong else 0
 

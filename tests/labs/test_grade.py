@@ -48,7 +48,7 @@ class Grade(unittest.TestCase):
         for name in ["a file of root's", "a trace before main()", "a link to the trace", "what the check wants", "rows in a body"]:
             cheat = cheats.all_cheats()[name]
             found = self.graded(cheat.files, cheat.lab)
-            self.assertEqual(cheats.score(found), cheat.points, name)
+            self.assertEqual(grade.score(found), cheat.points, name)
             self.assertTrue(cheats.is_shown(found, cheat), name)
             if name == "a trace before main()":
                 self.assertRegex(found["output"], "^zero1.h.*closes a brace that it has not opened")
