@@ -1,11 +1,9 @@
 // Plans, borders, and attention of documents, on lengths and numbers that are drawn.
 #include "labs/check.h"
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -106,32 +104,20 @@ void run_positions(Sheet& sheet) {
   }
 }
 
-/// A file of documents, one on a line. It is removed at the end.
-class Lines {
- public:
-  explicit Lines(int64_t tokens) {
-    std::ofstream file(path_, std::ios::binary);
-    for (int64_t i = 0; i < tokens; ++i)
-      file.put(i % 9 == 8 ? '\n' : static_cast<char>('a' + i % 23));
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-  ~Lines() { std::filesystem::remove(path_); }
-  DocumentFile open() const {
-    return {{.path = path_, .format = {}, .seq_len = kRow, .vocab = 256}, '\n'};
-  }
-
- private:
-  std::string path_ =
-      (std::filesystem::temp_directory_path() / fmt::format("lab26-{}.txt", getpid())).string();
-};
+/// A file of documents, one on a line.
+DocumentFile lines(int64_t tokens) {
+  std::ofstream file("lines.txt", std::ios::binary);
+  for (int64_t i = 0; i < tokens; ++i)
+    file.put(i % 9 == 8 ? '\n' : static_cast<char>('a' + i % 23));
+  file.close();
+  return {{.path = "lines.txt", .format = {}, .seq_len = kRow, .vocab = 256}, '\n'};
+}
 
 void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
   Arena arena;
   const PackOptions options{
       .documents = true, .end_of_text = '\n', .unpacked = unpacked, .row_documents = 3};
-  const Lines lines(200);
-  const DocumentFile file = lines.open();
+  const DocumentFile file = lines(200);
   BundleBatch batch(arena, options, kBundles, micro, kRow);
   batch.clear();
   int64_t at = 0;

@@ -51,23 +51,6 @@ extern "C" ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) 
 namespace ladder::lab {
 namespace {
 
-/// A temporary directory, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "ladder-lab-XXXXXX").string();
-    CHECK(::mkdtemp(name.data()), "no temporary directory");
-    path = fs::canonical(name);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  fs::path path;
-};
-
 /// The step of the checkpoint; 0 if there is none that can be read.
 int64_t found(const fs::path& dir) {
   try {
@@ -152,8 +135,10 @@ struct Place {
     run.steps = 100;
     run.quiet = true;
     run.keep = 9;
-    run.data = (folder.path / "text").string();
-    run.save = (folder.path / "saved").string();
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+    run.data = (folder / "text").string();
+    run.save = (folder / "saved").string();
     write_file(run.data, "lab", std::string(1000, 'a'));
   }
   /// Runs the body on two ranks. @return the status with which the run ends
@@ -172,7 +157,7 @@ struct Place {
     return e.failure().status;
   }
 
-  Folder folder;
+  fs::path folder = "place";  ///< made anew
   RunOptions run;
 };
 
@@ -227,7 +212,7 @@ void run_slow(Sheet& sheet) {
 void run_second(Sheet& sheet) {
   Place place;
   place.run.quiet = false;
-  const fs::path said = place.folder.path / "said";
+  const fs::path said = place.folder / "said";
   std::fflush(stdout);
   const int out = ::dup(STDOUT_FILENO);
   const int file = ::open(said.c_str(), O_WRONLY | O_CREAT, 0600);
