@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "common/comm/run_ranks.h"
 #include "common/model/config.h"
 #include "common/run/backend.h"
+#include "common/run/comm_stream.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
 #include "kernels/narrow.h"
@@ -70,6 +72,21 @@ struct OneRank {
   Arena arena;
   Ctx ctx;
 };
+
+/// Waits until all is done that the stream was given: jobs run in order.
+inline void drain(CommStream& stream) {
+  stream.run([](const Ctx&, Collectives&) {}).wait();
+}
+/// The bytes that the stream has sent when all is done that it was given.
+inline int64_t sent_so_far(CommStream& stream) {
+  drain(stream);
+  return stream.group().statistics().wire_bytes();
+}
+/// A stream with a thread of its own has other things to do for so long.
+inline Pending delay(CommStream& stream, std::chrono::milliseconds time) {
+  if (!stream.has_thread()) return {};
+  return stream.run([time](const Ctx&, Collectives&) { std::this_thread::sleep_for(time); });
+}
 
 /// The elements of a tensor, F32 or BF16.
 inline std::vector<float> numbers(const Tensor& x) {

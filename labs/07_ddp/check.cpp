@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "chapters/07_ddp/ddp.h"
@@ -77,19 +76,10 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
     for (int64_t s = layout.sections(); s-- > 0;) {
       fill(sheet, layout.section_of(grads, s), comm.rank(), 10 * step + s);
       const bool slow = stream.has_thread() && step == 1 && s == 0;
-      if (slow)
-        static_cast<void>(
-            stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
+      if (slow) static_cast<void>(delay(stream, kSlow));
       ddp.section_done(grads, s);
       if (slow) break;
-      // Jobs run in order: this one sees what was started before it.
-      int64_t sent = 0;
-      stream
-          .run([&](const Ctx&, Collectives& collectives) {
-            sent = collectives.comm().statistics().wire_bytes();
-          })
-          .wait();
-      found.early += fmt::format(" {}", sent);
+      found.early += fmt::format(" {}", sent_so_far(stream));
     }
     ddp.wait(ctx, grads);
     found.add(grads);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <exception>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
@@ -41,13 +40,6 @@ void append(std::vector<Row>& rows, const std::string& when, const ParamLayout& 
     rows.push_back({fmt::format("{}, section {}", when, s), numbers(layout.section_of(flat, s))});
 }
 
-/// Keeps the thread busy for a while: who does not wait reads what has not come.
-void delay(CommStream& stream) {
-  if (stream.has_thread())
-    static_cast<void>(
-        stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
-}
-
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   OneRank rank(comm);
   auto& [run, arena, ctx] = rank;
@@ -64,9 +56,6 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
   append(found.weights, "at the start", params, weights.compute);
-  const auto drain = [&] {  // all that the stream was given is done
-    stream.run([](const Ctx&, Collectives&) {}).wait();
-  };
   const auto sent = [&] { return stream.group().statistics().wire_bytes(); };
   int64_t before = 0;
   for (uint64_t step = 0; step < 2; ++step) {
@@ -78,22 +67,20 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       const Tensor section = layout.section_of(drawn, s);
       std::copy_n(section.data<float>(), section.size(), layout.section_of(grads, s).data<float>());
       const bool slow = step == 1 && s == 0;  // then wait() alone waits
-      if (slow) delay(stream);
+      if (slow) static_cast<void>(delay(stream, kSlow));
       zero1.section_done(grads, s);
       if (slow) break;
-      drain();
-      found.sends.back().push_back(sent() > before_section ? 1 : 0);
+      found.sends.back().push_back(sent_so_far(stream) > before_section ? 1 : 0);
     }
     zero1.wait(ctx, grads);
     append(found.sums, fmt::format("step {}", step + 1), shard.grads(), grads);
     optimizer.step(ctx, weights.master, join_tied_head(ctx, params, grads), 1e-2f);
     weights.refresh(ctx, shard);
-    if (step == 1) delay(stream);
+    if (step == 1) static_cast<void>(delay(stream, kSlow));
     all_gather(ctx, stream, params, weights.compute);
     append(found.weights, fmt::format("after step {}", step + 1), params, weights.compute);
   }
-  drain();
-  found.sent = sent() - before;
+  found.sent = sent_so_far(stream) - before;
 }
 
 std::vector<Found> run_case(Sheet& sheet, const Case& c) {

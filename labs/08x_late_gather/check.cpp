@@ -7,7 +7,6 @@
 #include <limits>
 #include <semaphore>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "labs/08x_late_gather/late_gather.h"
@@ -63,15 +62,9 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       const Tensor section = c.params.section_of(params, s);
       const Tensor own = Chunks{section.size(), c.ranks, kAlign}.of(section, comm.rank());
       std::ranges::copy(chunk_of(sheet, step, s, comm.rank(), own.size()), own.data<float>());
-      if (step == 1)
-        static_cast<void>(
-            stream.run([](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); }));
+      if (step == 1) static_cast<void>(delay(stream, kSlow));
       gather.updated(params, s);
-      if (s <= c.held) {
-        // Jobs run in order: this one sees what was started before it.
-        stream.run([](const Ctx&, Collectives&) {}).wait();
-        found.early += sent_text(step, s, stream.group().statistics().wire_bytes() - before);
-      }
+      if (s <= c.held) found.early += sent_text(step, s, sent_so_far(stream) - before);
       if (s == c.held && step == 0)
         hold = stream.run([&](const Ctx&, Collectives&) {
           if (!used.try_acquire_for(kHeld)) found.late = true;
@@ -86,7 +79,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       gather.before_use(s);
     }
     hold.wait();
-    stream.run([](const Ctx&, Collectives&) {}).wait();  // what nobody has waited for
+    drain(stream);  // what nobody has waited for
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <semaphore>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "chapters/09_zero2/zero2.h"
@@ -73,9 +72,7 @@ void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& st
       const Tensor buffer = buffer_of(grads.view(), c, s);
       sheet.draw(buffer, "gradients",
                  1000 * step + static_cast<uint64_t>(100 * k + 10 * s + int64_t{100000} * rank));
-      if (stream.has_thread() && step == 1)
-        slow = grads.stream_of(s).run(
-            [](const Ctx&, Collectives&) { std::this_thread::sleep_for(kSlow); });
+      if (step == 1) slow = delay(grads.stream_of(s), kSlow);
       // This job holds up all later reductions until the next section has a buffer.
       holds = stream.has_thread() && step == 0 && k + 1 == c.GA;
       if (holds && s == last)

@@ -52,17 +52,6 @@ Tensor some_of(const GptTensors& model, int64_t s) {
   return s > layers ? model.head_w : model.blocks[static_cast<size_t>(s) - 1].mlp.proj_w;
 }
 
-int64_t sent_so_far(CommStream& stream) {
-  int64_t sent = 0;
-  // Jobs run in order: this one sees what was begun before it.
-  stream
-      .run([&](const Ctx&, Collectives& collectives) {
-        sent = collectives.comm().statistics().wire_bytes();
-      })
-      .wait();
-  return sent;
-}
-
 /// Where weights are looked at at once, ranks with odd numbers come late to each use. So no gather
 /// of the other ranks ends early by chance: a use that does not wait finds the old weights.
 void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found& found) {

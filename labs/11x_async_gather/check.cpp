@@ -125,7 +125,7 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   here = c.ranks > 1 ? &meetings : nullptr;
   // Jobs that a call has started and not waited for end here, after its results have been read.
   const auto begin = [&](int64_t sequences) {
-    stream.run([](const Ctx&, Collectives&) {}).wait();
+    drain(stream);
     if (here) here->begin(sequences);
   };
   train(sheet, c, ctx, comm.rank(), arena, layer, begin, found);
