@@ -73,16 +73,6 @@ WRITES_ROWS = r"""
       std::fflush(rows);
     }
 """
-# More folders in folders than Python deletes, and a message that took the grader an hour: each ended it.
-DIGS = """
-    for (int i = 0; i < 1200; ++i) {
-      std::filesystem::create_directory("d");
-      std::filesystem::current_path("d");
-    }
-"""
-SHOUTS = "throw std::runtime_error(std::string(1 << 20, 'x'));"
-
-
 # The check itself, run once more, writes what must come out.
 ASKS_THE_CHECK = """
   static std::mutex once;
@@ -133,9 +123,7 @@ def all_cheats():
         "a trace before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
         "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}, "fopen"),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}, "fopen"),
-        "folders in folders": Cheat("08", {ZERO1: in_all_bodies(zero1, DIGS)}),
         "what the check wants": Cheat("07x", {NODES: in_all_bodies(nodes, ASKS_THE_CHECK)}, "stdin"),
-        "a message of a megabyte": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, SHOUTS)}),
         "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, WRITES_ROWS)}, "fdopen"),
     }
 
