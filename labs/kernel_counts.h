@@ -1,4 +1,5 @@
-// A table of kernels that counts what is called, for checks that count work.
+// A table of kernels that counts what is called, for checks that count work, or only want a
+// context.
 #pragma once
 
 #include <cstdint>

@@ -7,9 +7,8 @@
 
 #include "chapters/02_adamw/adamw.h"
 #include "common/model/init.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
 #include "kernels/ref/adam_step.h"
+#include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
@@ -49,17 +48,6 @@ void run_float(Sheet& sheet) {
   sheet.bits("update", std::vector<float>{w, m, v});
 }
 
-int64_t updated = 0;  // elements given to the kernel below
-int64_t calls = 0;
-
-/// The kernel of the backend, counted.
-void counted_update(const Ctx& ctx, Tensor param, Tensor m, Tensor v, Tensor grad,
-                    const AdamStep& step) {
-  updated += param.size();
-  ++calls;
-  kernels_of("cpu").adamw_update(ctx, param, m, v, grad, step);
-}
-
 /// Three updates of a model; biases and gains among its parameters do not decay.
 void run_model(Sheet& sheet, bool decoupled) {
   const GptConfig gpt{.name = "lab",
@@ -70,13 +58,9 @@ void run_model(Sheet& sheet, bool decoupled) {
                       .positions = 5,
                       .vocab = 11,
                       .padded_vocab = 16};
-  RunOptions run;
-  run.threads = 1;
+  CountedKernels kernels;
+  kernels.count<&Kernels::adamw_update>();
   Arena arena;
-  Ctx ctx = make_ctx(run, arena, nullptr);
-  Kernels table = kernels_of("cpu");
-  table.adamw_update = counted_update;
-  ctx.kernels = &table;
   const ParamLayout layout(gpt);
   AdamWOptions options;
   options.weight_decay = sheet.pick("decay", {0.5f, 0.25f});
@@ -84,8 +68,7 @@ void run_model(Sheet& sheet, bool decoupled) {
   AdamW adamw(arena, layout, options, decoupled);
   const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()}),
                grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
-  init_params(ctx, params, layout, sheet.seed());
-  updated = calls = 0;
+  init_params(kernels.ctx(), params, layout, sheet.seed());
   for (int64_t t = 1; t <= 3; ++t) {
     const auto drawn = sheet.normals("grads", layout.size(), static_cast<uint64_t>(t));
     for (const ParamSpec& spec : layout.specs()) {
@@ -93,11 +76,11 @@ void run_model(Sheet& sheet, bool decoupled) {
       for (int64_t i = 0; i < part.size(); ++i)
         part.data<float>()[i] = drawn[static_cast<size_t>(spec.offset + i)];
     }
-    adamw.step(ctx, params, grads, 1e-2f, t);
+    adamw.step(kernels.ctx(), params, grads, 1e-2f, t);
   }
   sheet.bits("model", params);
-  sheet.without_idea("calls", updated);
-  sheet.count("calls", calls);
+  sheet.without_idea("calls", CountedKernels::elements());
+  sheet.count("calls", CountedKernels::calls());
 }
 
 /// The gradients of all tensors at update t.

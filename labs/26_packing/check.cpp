@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "chapters/26_packing/bundles.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
+#include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
@@ -149,10 +148,9 @@ void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
 
 void run_mask(Sheet& sheet) {
   constexpr int64_t NH = 2, HS = 4, C = NH * HS;
-  RunOptions run;
-  run.threads = 1;
+  CountedKernels kernels;
+  Ctx& ctx = kernels.ctx();
   Arena arena;
-  Ctx ctx = make_ctx(run, arena, nullptr, {});
   const auto drawn = [&](const char* name, const Shape& shape) {
     return sheet.drawn(arena, name, shape);
   };

@@ -10,8 +10,7 @@
 
 #include "chapters/31_generate/batch.h"
 #include "common/model/init.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
+#include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
@@ -35,13 +34,9 @@ GptConfig model(const Sheet& sheet, Position position) {
 }
 
 struct Desk {
-  Desk() {
-    run.threads = 1;
-    ctx = make_ctx(run, arena, nullptr);
-  }
-  RunOptions run;
+  CountedKernels kernels;
+  Ctx& ctx = kernels.ctx();
   Arena arena;
-  Ctx ctx;
 };
 
 /// Every row of every place has numbers of its own before the cache is written.

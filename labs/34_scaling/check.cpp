@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 
 #include "chapters/34_scaling/scaling.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
+#include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
@@ -78,10 +77,9 @@ void run_table(Sheet& sheet, const Pair& pair) {
 }
 
 void run_norm(Sheet& sheet, const Pair& pair) {
-  RunOptions run;
-  run.threads = 1;
+  CountedKernels kernels;
+  const Ctx& ctx = kernels.ctx();
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr);
   const Scaling scaling = scaling_of(pair);
   const ParamLayout layout(model(pair.width, pair.depth));
   const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});

@@ -10,8 +10,7 @@
 #include "chapters/35_evaluate/requests.h"
 #include "chapters/35_evaluate/scorer.h"
 #include "chapters/35_evaluate/scores.h"
-#include "common/run/backend.h"
-#include "common/run/options.h"
+#include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
@@ -87,10 +86,9 @@ void run_windows(Sheet& sheet) {
 }
 
 void run_scores(Sheet& sheet, bool ties) {
-  RunOptions run;
-  run.threads = 1;
+  CountedKernels kernels;
+  const Ctx& ctx = kernels.ctx();
   Arena arena;
-  Ctx ctx = make_ctx(run, arena, nullptr);
   const int64_t T = 24, C = 8, V = 12, Vp = 64;
   GptConfig gpt;
   gpt.seq_len = T;
