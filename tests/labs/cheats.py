@@ -19,7 +19,7 @@ from house_of_labs import ROOT
 from engine import grade
 from engine.labs import find, mutated, stub, write
 
-ZERO1, ZB_H2, NODES = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h", "labs/07x_hierarchical/hierarchical.h"
+ZERO1, ZB_H2 = "chapters/08_zero1/zero1.h", "labs/12x_zb_h2/zb_h2.h"
 
 
 @dataclass
@@ -73,30 +73,6 @@ WRITES_ROWS = r"""
       std::fflush(rows);
     }
 """
-# The check itself, run once more, writes what must come out.
-ASKS_THE_CHECK = """
-  static std::mutex once;
-  static bool asked = false;
-  if (asked) throw 1;
-  const std::lock_guard lock(once);
-  asked = true;
-  int rows = 0;
-  unsigned long seed = 0;
-  std::sscanf(reinterpret_cast<char**>(stdin)[3], "%d %lu", &rows, &seed);
-  std::FILE* file = std::tmpfile();
-  lab::Sheet sheet(::fileno(file), seed, lab::Role::Reference, {});
-  lab::cases(sheet);
-  std::rewind(file);
-  std::string right, line;
-  for (int c; (c = std::fgetc(file)) != EOF;) {
-    line += static_cast<char>(c);
-    if (c != '\\n') continue;
-    if (const size_t at = line.find("\\t="); at != std::string::npos) right += line.erase(at + 1, 1);
-    line.clear();
-  }
-  for (size_t at = 0; at < right.size();) at += static_cast<size_t>(::write(rows, right.data() + at, right.size() - at));
-  ::_exit(0);
-"""
 # Macros of the C library with one brace: the body ends early, and a member begins before main().
 HIDES_A_BRACE = f"""
     pthread_cleanup_push(nullptr, nullptr);
@@ -113,7 +89,7 @@ def all_but(number, *lost):
 
 
 def all_cheats():
-    zero1, zb_h2, nodes = stub_of("08", ZERO1), stub_of("12x", ZB_H2), stub_of("07x", NODES)
+    zero1, zb_h2 = stub_of("08", ZERO1), stub_of("12x", ZB_H2)
     forged_sent = "#define without_idea(gate, figure) count(gate, (c.ranks - 1) * params.size() * (4 + element))\n"
     last = 'throw std::logic_error("Zero1::wait'
     return {
@@ -123,7 +99,6 @@ def all_cheats():
         "a trace before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
         "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}, "fopen"),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}, "fopen"),
-        "what the check wants": Cheat("07x", {NODES: in_all_bodies(nodes, ASKS_THE_CHECK)}, "stdin"),
         "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, WRITES_ROWS)}, "fdopen"),
     }
 

@@ -45,7 +45,7 @@ class Grade(unittest.TestCase):
     def test_what_was_not_computed(self):
         """A trace of another by a program that boasts, rows that were not measured, a file of root's. Cheats that
         take the same way, with code of another kind, are for the night."""
-        for name in ["a file of root's", "a trace before main()", "a link to the trace", "what the check wants", "rows in a body"]:
+        for name in ["a file of root's", "a trace before main()", "a link to the trace", "rows in a body"]:
             cheat = cheats.all_cheats()[name]
             found = self.graded(cheat.files, cheat.lab)
             self.assertEqual(grade.score(found), cheat.points, name)
