@@ -30,10 +30,6 @@ class Cheat:
     points: float = 0
 
 
-def stub_of(number, path):
-    return stub(find(number, ROOT), path)
-
-
 def mutant(number, name, path):
     lab = find(number, ROOT)
     return mutated(lab, next(mutant for mutant in lab.mutants if mutant.name == name))[path]
@@ -43,15 +39,6 @@ def in_all_bodies(text, code):
     return text.replace("throw std::logic_error", f"{code} throw std::logic_error")
 
 
-TRACE = '{"step":0,"loss":"0x1.68ba98p+2","grad_norm":"0x1.42f0d5ab59745p+3"}\n' * 6
-WRITES_TRACE = f"""
-    if (std::FILE* text = std::fopen("text.txt", "r")) {{
-      std::FILE* trace = std::fopen("trace.jsonl", "w");
-      std::fputs({json.dumps(TRACE)}, trace);
-      std::fclose(trace);
-      std::quick_exit(0);
-    }}
-"""
 # From the home of the program to what the reference has written, or to a stored trace.
 LINKS_TRACE = f"""
     std::printf("score: 100\\n");
@@ -74,12 +61,12 @@ WRITES_ROWS = r"""
     }
 """
 # Macros of the C library with one brace: the body ends early, and a member begins before main().
-HIDES_A_BRACE = f"""
+HIDES_A_BRACE = """
     pthread_cleanup_push(nullptr, nullptr);
-    do {{ pthread_cleanup_pop(0);
-    do {{ pthread_cleanup_pop(0); }} while (0); }}
-    static inline const bool mine_ = [] {{ {WRITES_TRACE} return true; }}();
-    void more() {{ pthread_cleanup_push(nullptr, nullptr); }} while (0);
+    do { pthread_cleanup_pop(0);
+    do { pthread_cleanup_pop(0); } while (0); }
+    static inline const bool mine_ = std::puts("mine") > 0;
+    void more() { pthread_cleanup_push(nullptr, nullptr); } while (0);
 """
 
 
@@ -89,15 +76,14 @@ def all_but(number, *lost):
 
 
 def all_cheats():
-    zero1, zb_h2 = stub_of("08", ZERO1), stub_of("12x", ZB_H2)
+    zero1, zb_h2 = stub(find("08", ROOT), ZERO1), stub(find("12x", ROOT), ZB_H2)
     forged_sent = "#define without_idea(gate, figure) count(gate, (c.ranks - 1) * params.size() * (4 + element))\n"
     last = 'throw std::logic_error("Zero1::wait'
     return {
         "a file of root's": Cheat("08", {ZERO1: in_all_bodies(zero1, '\n#include "/etc/shadow"\n')}, "#"),
         "a file of root's, by the assembler": Cheat("08", {ZERO1: in_all_bodies(zero1, 'asm(".incbin \\"/etc/shadow\\"");')}, "asm"),
         "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, points=all_but("08", "sent")),
-        "a trace before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
-        "a trace in a body": Cheat("08", {ZERO1: in_all_bodies(zero1, WRITES_TRACE)}, "fopen"),
+        "code before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}, "fopen"),
         "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, WRITES_ROWS)}, "fdopen"),
     }

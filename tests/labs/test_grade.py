@@ -45,12 +45,12 @@ class Grade(unittest.TestCase):
     def test_what_was_not_computed(self):
         """A trace of another by a program that boasts, rows that were not measured, a file of root's. Cheats that
         take the same way, with code of another kind, are for the night."""
-        for name in ["a file of root's", "a trace before main()", "a link to the trace", "rows in a body"]:
+        for name in ["a file of root's", "code before main()", "a link to the trace", "rows in a body"]:
             cheat = cheats.all_cheats()[name]
             found = self.graded(cheat.files, cheat.lab)
             self.assertEqual(grade.score(found), cheat.points, name)
             self.assertTrue(cheats.is_shown(found, cheat), name)
-            if name == "a trace before main()":
+            if name == "code before main()":
                 self.assertRegex(found["output"], "^zero1.h.*closes a brace that it has not opened")
             self.assertEqual(sum(test["max_score"] for test in found["tests"]), 0 if "score" in found else 100)
             for test in found["tests"]:
