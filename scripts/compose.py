@@ -148,7 +148,7 @@ def best_merge(names, table):
 
 
 def write(merged, build):
-    """What is the same stays as it is: a run of --all that was stopped builds no program twice."""
+    """What is the same stays as it is, and is not built twice."""
     path = build / "composed" / f"{merged.name}.cpp"
     path.parent.mkdir(exist_ok=True)
     text = "\n".join(merged.lines).replace('"NAME"', f'"{merged.chapters[0]}"') + "\n"
@@ -210,24 +210,11 @@ def tried(merged, build):
     return "built" if len(merged.chapters) > 2 else fault(merged, build) or "same bits"
 
 
-def new_ones_first(pairs, merges):
-    """An order in which a run that is cut has tried every branch: first pairs of branches that no pair before has."""
-    seen, ordered = set(), []
-    left = [pair for pair in pairs if merges[pair].left == 0]
-    while left:
-        best = min(left, key=lambda pair: len(seen & set(pair)))
-        seen |= set(best)
-        ordered.append(best)
-        left.remove(best)
-    return [pair for pair in pairs if merges[pair].left] + ordered
-
-
 def page(rows, lineages):
-    stopped = "; the run was stopped before pairs that were not tried" * any(told == "not tried" for m, told in rows if not m.left)
     lines = ["# Which branches merge", "",
              f"`scripts/compose.py --all`, commit {commit()}. [docs/composing.md](../composing.md) says how a pair is merged. "
              "*Lines*: conflicts that `git merge-file` sees. *Left*: those that words do not settle. "
-             f"*Tried*: what the program did if nothing is left{stopped}. "
+             f"*Tried*: what the program did if nothing is left. "
              f"{len(rows)} pairs; {sum(not m.left for m, _ in rows)} of them leave nothing.", "",
              f"One descends from the other, and there is nothing to merge: {', '.join(map(' and '.join, lineages))}.", "",
              "| pair | base | lines | left | tried |", "|---|---|---|---|---|"]
@@ -262,14 +249,13 @@ def main():
         done = subprocess.run(["cmake", words.build], capture_output=True, text=True)  # it looks for sources
         if done.returncode:
             fail(f"cmake {words.build} failed: {' '.join(done.stderr.split())}")
-    rows = {pair: (merges[pair], "not tried") for pair in paths}
-    for pair in new_ones_first(paths, merges):
+    rows = []
+    for pair, path in paths.items():
         merged = merges[pair]
-        rows[pair] = (merged, tried(merged, words.build))
-        print(f"{paths[pair]}: base {merged.base}, {merged.by_lines} conflicts of lines, {merged.left} left; {rows[pair][1]}",
-              flush=True)
-        if words.all:
-            (ROOT / "docs/results/composing.md").write_text(page(list(rows.values()), lineages), encoding="utf-8")
+        rows.append((merged, tried(merged, words.build)))
+        print(f"{path}: base {merged.base}, {merged.by_lines} conflicts of lines, {merged.left} left; {rows[-1][1]}", flush=True)
+    if words.all:
+        (ROOT / "docs/results/composing.md").write_text(page(rows, lineages), encoding="utf-8")
 
 
 if __name__ == "__main__":
