@@ -30,7 +30,7 @@ for word; do
 done
 
 # ID and VERSION_ID: "debian 12".
-system=$(. "${LADDER_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
+system=$(. "/etc/os-release" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
 case "$system" in
   # Versions that scripts/tidy.sh, labs/update.py and tests/house/clang_syntax.py were written for.
   "debian 12") tests+=(clang-16 python3-clang-16) extras+=(clang-tidy-16 chromium) ;;

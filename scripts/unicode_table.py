@@ -2,8 +2,7 @@
 """Writes common/tokens/unicode_table.inc: which characters are letters, numbers and white space.
 
     python3 -m pip install unicodedata2==16.0.0
-    scripts/unicode_table.py            writes the table
-    scripts/unicode_table.py --check    says whether the file is what this would write
+    scripts/unicode_table.py
 
 Tokenizers must agree on the version of Unicode: a character that became a letter in another version
 is split differently. Version 16 is that of tiktoken 0.14 and tokenizers 0.23.
@@ -11,6 +10,8 @@ is split differently. Version 16 is that of tiktoken 0.14 and tokenizers 0.23.
 
 import sys
 from pathlib import Path
+
+import unicodedata2
 
 VERSION = "16.0.0"
 TABLE = Path(__file__).resolve().parents[1] / "common/tokens/unicode_table.inc"
@@ -35,32 +36,15 @@ def rows(kind, found):
     return [" ".join(entries[i:i + 2]) for i in range(0, len(entries), 2)]
 
 
-def table(category):
+def table():
     lines = [f"// Unicode {VERSION}, as scripts/unicode_table.py has written it: first, last, class.",
              "// clang-format off"]
     for kind, initial in (("Letter", "L"), ("Number", "N")):
-        lines += rows(kind, ranges(lambda code: category(chr(code))[0] == initial))
+        lines += rows(kind, ranges(lambda code: unicodedata2.category(chr(code))[0] == initial))
     return "\n".join(lines + rows("Space", SPACE)) + "\n"
 
 
-def main():
-    if sys.argv[1:] not in ([], ["--check"]):
-        print("unicode_table.py: usage: scripts/unicode_table.py [--check]", file=sys.stderr)
-        return 2
-    try:
-        import unicodedata2
-    except ImportError:
-        print("unicode_table.py: there is no module unicodedata2")
-        return 77
-    if unicodedata2.unidata_version != VERSION:
-        print(f"unicode_table.py: unicodedata2 has Unicode {unicodedata2.unidata_version}; legal is {VERSION}")
-        return 77
-    text = table(unicodedata2.category)
-    if sys.argv[1:]:
-        return 0 if TABLE.read_text() == text else 1
-    TABLE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if unicodedata2.unidata_version != VERSION:
+        sys.exit(f"unicode_table.py: unicodedata2 has Unicode {unicodedata2.unidata_version}; legal is {VERSION}")
+    TABLE.write_text(table())
