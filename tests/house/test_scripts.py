@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 from pathlib import Path
 
 from calls import FromAFolder
@@ -21,7 +20,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_tree  # noqa: E402
 import gpu_measure  # noqa: E402
 import gpu_runs  # noqa: E402
-import nightly  # noqa: E402
 import readme_commands  # noqa: E402
 
 
@@ -73,15 +71,6 @@ class Tables(unittest.TestCase):
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
         script = (ROOT / "scripts/gpu_check.sh").read_text()
         self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
-
-
-class Night(unittest.TestCase):
-    def test_all_clients_are_installed_and_run(self):
-        with unittest.mock.patch.object(nightly, "call", return_value=0) as call:
-            nightly.clients(ROOT / "build/cpu")
-        run = {words.args[2].stem.removeprefix("test_") for words in call.call_args_list if "--install" in words.args}
-        tests = re.search(r"foreach\(client (.*)\)", (ROOT / "tests/clients/CMakeLists.txt").read_text())[1]
-        self.assertEqual(run, set(tests.split()))
 
 
 class ReadmeCommands(unittest.TestCase):
