@@ -24,7 +24,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from marked import ROOT
+from measure import commit
+
 CHAPTER = ROOT / "chapters/23_planner"
 PARTS = CHAPTER / "page"
 PAGE = CHAPTER / "planner.html"
@@ -141,13 +143,6 @@ def webassembly():
     zig("c++", *TARGET, *FLAGS, "-mexec-model=reactor", "-s", "-Wl,--gc-sections",
         *(f"-Wl,--export={name}" for name in EXPORTS), *(job[3] for job in jobs), "-o", wasm)
     return wasm.read_bytes()
-
-
-def commit():
-    """The one that is checked out, and whether files differ from it."""
-    git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
-    changed = git("status", "--porcelain", "--", "chapters", "common", "kernels", f":!{PAGE.relative_to(ROOT)}", ":!*.md")
-    return git("rev-parse", "--short=10", "HEAD") + (" with changes" if changed else "")
 
 
 def page(wasm, program):
