@@ -147,9 +147,9 @@ def result(section, shown=None):
     return "\n".join(lines).strip()
 
 
-def machine(info=None):
+def machine():
     """One line on the machine that is measured, from /proc/cpuinfo."""
-    info = info or pathlib.Path("/proc/cpuinfo").read_text()
+    info = pathlib.Path("/proc/cpuinfo").read_text()
     first = info.split("\n\n")[0].splitlines()
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
     name = cpu.get("model name", "?")
