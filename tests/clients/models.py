@@ -1,22 +1,16 @@
-#!/usr/bin/env python3
-"""What Hugging Face's transformers make of models, for test_transformers.py, which runs this file
-with an environment that has them.
+"""What Hugging Face's transformers make of models. A test imports it in an environment that has them.
 
-    models.py JOBS    a JSON list of jobs; prints a JSON list, one answer for each
-
-A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"load": DIR}. With
-{"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. With
-{"confuse": HOW} rows of a loaded LLaMA change places. Each answers with the loss of the model in
-DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", "llama" or
-"mixtral". {"open": DIR, "documents": FILE, "tokens": T} answers with the loss in FP64 on the documents
-that chapter 26 holds out of a file of Megatron.
+A job says what model it is: its "kind" and "config". make() writes a random one into a folder, load() reads
+one. With "change" the folder first becomes a copy of another, with config.json changed by "with". With
+"confuse" rows of a loaded model change places. Both answer with the loss on "text", in sequences of so many
+"tokens".
 """
 
 import copy
 import json
+import math
 import shutil
 import struct
-import sys
 from pathlib import Path
 
 import torch
@@ -26,9 +20,23 @@ from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Lla
                           MixtralConfig, MixtralForCausalLM)
 
 transformers.logging.set_verbosity_error()
+torch.set_num_threads(1)  # others may run beside this
+torch.use_deterministic_algorithms(True)
 KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM),
          "mixtral": (MixtralConfig, MixtralForCausalLM)}
+EPS = 2.0**-24
+TOKENS = 16  # of each sequence
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+
+
+def tolerance(config, loss):
+    """test_transformers.py derives it. Of a layer: two norms, qkv, scores, values, projection, and the MLP's two."""
+    T, V = TOKENS, config["vocab_size"]
+    C = config.get("n_embd", config.get("hidden_size"))
+    L = config.get("n_layer", config.get("num_hidden_layers"))
+    hidden = config.get("intermediate_size", 4 * C)
+    roundings = L * (2 * C + C + C + T + C + C + hidden) + 2 * C + V
+    return 4 * math.sqrt(roundings) * EPS * loss
 
 
 def validation_rows(text, T):
@@ -69,8 +77,7 @@ def held_out_rows(path, T, most=65536):
 def mean_loss(model, rows, dtype):
     """The mean loss of tokens and targets, computed in `dtype`."""
     model = model.to(dtype).eval()
-    if hasattr(model, "set_experts_implementation"):  # the grouped products of 5 know no FP64
-        model.set_experts_implementation("eager")
+    model.set_experts_implementation("eager")  # grouped products know no FP64
     tokens, targets = rows
     total = 0.0
     for some, wanted in zip(tokens.split(64), targets.split(64)):
@@ -82,7 +89,7 @@ def mean_loss(model, rows, dtype):
 
 def answer(model, job):
     """Its loss in FP32 and in FP64, and whether the head is the embedding."""
-    rows = validation_rows(Path(job["text"]).read_bytes(), job["tokens"])
+    rows = validation_rows(job["text"].read_bytes(), job["tokens"])
     losses = {name: mean_loss(model, rows, dtype)
               for name, dtype in (("f32", torch.float32), ("f64", torch.float64))}
     tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
@@ -112,33 +119,25 @@ def confuse(model, how):
 
 @torch.no_grad()
 def confuse_experts(model, how):
-    """The same for a Mixtral. In transformers 5 the matrices of all experts are one tensor."""
+    """The same for a Mixtral. The matrices of all experts are one tensor."""
     for layer in model.model.layers:
-        moe = layer.block_sparse_moe if hasattr(layer, "block_sparse_moe") else layer.mlp
-        fused = hasattr(moe.experts, "gate_up_proj")
+        moe = layer.mlp
         if how == "router reversed":
             moe.gate.weight.copy_(moe.gate.weight.flip(0))
-        if how == "w1 and w3 swapped" and fused:
+        if how == "w1 and w3 swapped":
             moe.experts.gate_up_proj.copy_(moe.experts.gate_up_proj.unflatten(1, (2, -1)).flip(1).flatten(1, 2))
-        if how == "w1 and w3 swapped" and not fused:
-            for expert in moe.experts:
-                expert.w1, expert.w3 = expert.w3, expert.w1
-        if how == "experts in another order" and fused:
+        if how == "experts in another order":
             for weight in (moe.experts.gate_up_proj, moe.experts.down_proj):
                 weight.copy_(weight.flip(0))
-        if how == "experts in another order" and not fused:
-            moe.experts = torch.nn.ModuleList(reversed(moe.experts))
 
 
-def load(job):
+def load(folder, job):
     if "change" in job:
-        shutil.copytree(job["change"], job["load"])
-        path = Path(job["load"]) / "config.json"
+        shutil.copytree(job["change"], folder)
+        path = folder / "config.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **job["with"]}))
-    # The default attention of 4.57 pays no heed to scale_attn_weights.
-    how = {"attn_implementation": "eager"} if "change" in job else {}
-    _, kind = KINDS[job.get("kind", "gpt2")]
-    model, info = kind.from_pretrained(job["load"], output_loading_info=True, **how)
+    _, kind = KINDS[job["kind"]]
+    model, info = kind.from_pretrained(folder, output_loading_info=True)
     if "confuse" in job:
         (confuse_experts if job["kind"] == "mixtral" else confuse)(model, job["confuse"])
     wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
@@ -149,10 +148,10 @@ def load(job):
 
 
 @torch.no_grad()
-def make(job):
+def make(folder, job):
     """Every weight is random, and so large that no part of the model is close to linear."""
     torch.manual_seed(1)
-    config, kind = KINDS[job.get("kind", "gpt2")]
+    config, kind = KINDS[job["kind"]]
     model = kind(config(**job["config"], bos_token_id=None, eos_token_id=None))
     for name, weight in model.named_parameters():
         weight.normal_(0, 0.3)
@@ -160,30 +159,13 @@ def make(job):
             weight += 1
     narrow = copy.deepcopy(model).to(DTYPES[job.get("dtype", "f32")])
     saved = narrow.base_model if job.get("without_head") else narrow
-    saved.save_pretrained(job["make"], max_shard_size=job.get("shards", "5GB"))
+    saved.save_pretrained(folder, max_shard_size=job.get("shards", "5GB"))
     # Not `narrow` itself: it has the frequencies of RoPE in 16 bits, too, which no file holds.
     for wide, rounded in zip(model.parameters(), narrow.parameters()):
         wide.copy_(rounded)
     return answer(model, job)
 
 
-def loss_of_documents(job):
-    model = AutoModelForCausalLM.from_pretrained(job["open"])
-    return {"f64": mean_loss(model, held_out_rows(job["documents"], job["tokens"]), torch.float64)}
-
-
-def do(job):
-    if "documents" in job:
-        return loss_of_documents(job)
-    return load(job) if "load" in job else make(job)
-
-
-def main():
-    torch.set_num_threads(1)  # others may run beside this
-    torch.use_deterministic_algorithms(True)
-    jobs = json.loads(sys.argv[1])
-    print(json.dumps([do(job) for job in jobs]))
-
-
-if __name__ == "__main__":
-    main()
+def loss_of_documents(folder, path, T):
+    """The loss in FP64 on the documents that chapter 26 holds out of a file of Megatron."""
+    return mean_loss(AutoModelForCausalLM.from_pretrained(folder), held_out_rows(path, T), torch.float64)

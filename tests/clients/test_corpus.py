@@ -16,9 +16,15 @@ import unittest
 from pathlib import Path
 from random import Random
 
-from environment import run_inside
+from environment import enter, run
 
-WANTED = ["datatrove==0.10.1", "regex", "xxhash<4", "tokenizers"]
+ARGS = enter("corpus", ["datatrove==0.10.1", "regex", "xxhash<4", "tokenizers"], count=1000)  # documents of a test
+from datatrove.data import Document  # noqa: E402
+from datatrove.pipeline.dedup import minhash  # noqa: E402
+from datatrove.pipeline.filters import (c4_filters, fineweb_quality_filter, gopher_quality_filter,  # noqa: E402
+                                        gopher_repetition_filter)
+from datatrove.utils.text import TERMINAL_PUNCTUATION  # noqa: E402
+
 # datatrove's name of a reason: ours.
 REASONS = {
     "gopher": {"gopher_short_doc": "few_words", "gopher_long_doc": "many_words",
@@ -116,15 +122,13 @@ class Corpus(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             data, out, removed = (Path(folder) / name for name in ("data.jsonl", "out.jsonl", "removed.jsonl"))
             data.write_text("".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)))
-            done = subprocess.run([self.programs / "ch25_corpus", "--data", data, "--out", out, "--removed", removed, *flags],
+            done = subprocess.run([ARGS.programs / "ch25_corpus", "--data", data, "--out", out, "--removed", removed, *flags],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             read = [[json.loads(line) for line in path.read_text().split("\n") if line] for path in (out, removed)]
         return read
 
     def test_verdicts_of_all_rules(self):
-        from datatrove.data import Document
-        from datatrove.pipeline.filters import c4_filters, fineweb_quality_filter, gopher_quality_filter, gopher_repetition_filter
         for module in (fineweb_quality_filter, gopher_quality_filter, gopher_repetition_filter):
             module.split_into_words = lambda text, *_: text.split()
         c4_filters.split_into_sentences = split_sentences
@@ -133,7 +137,7 @@ class Corpus(unittest.TestCase):
                    "c4": c4_filters.C4QualityFilter(),
                    "fineweb": fineweb_quality_filter.FineWebQualityFilter()}
         made = Texts(1)
-        texts = [text for text in (made.document() for _ in range(self.count)) if text.strip()]
+        texts = [text for text in (made.document() for _ in range(ARGS.count)) if text.strip()]
         texts += [" ".join(["the of"] * 50001), " ".join(["the of", made.word(30)] * 40)]
         for name, theirs in filters.items():
             with self.subTest(filter=name):
@@ -152,9 +156,6 @@ class Corpus(unittest.TestCase):
 
     def test_every_mark_that_ends_a_line(self):
         """One line in eight ends with it, so that a text stays only if the mark ends a sentence."""
-        from datatrove.data import Document
-        from datatrove.pipeline.filters import fineweb_quality_filter
-        from datatrove.utils.text import TERMINAL_PUNCTUATION
         fineweb_quality_filter.split_into_words = lambda text, *_: text.split()
         theirs = fineweb_quality_filter.FineWebQualityFilter()
         marks = [chr(c) for c in range(33, 0x110000) if unicodedata.category(chr(c))[0] in "PSLMN" and c % 64 == 0]
@@ -177,10 +178,9 @@ class Corpus(unittest.TestCase):
 
     def test_components_of_datatrove(self):
         """Equal signatures and bands make equal components: most pairs are near the threshold."""
-        from datatrove.pipeline.dedup import minhash
         minhash.load_word_tokenizer = lambda *_: type("Split", (), {"word_tokenize": lambda _, text: text.split()})()
         random = Random(2)
-        texts = [text for _ in range(self.count // 2) for text in pair(random, 60, random.randint(5, 20))]
+        texts = [text for _ in range(ARGS.count // 2) for text in pair(random, 60, random.randint(5, 20))]
         with tempfile.TemporaryDirectory() as folder:
             theirs = minhash.MinhashDedupSignature(folder)
         first, group = {}, {text: {text} for text in texts}
@@ -194,8 +194,8 @@ class Corpus(unittest.TestCase):
         want = sorted({tuple(sorted(one)) for one in group.values()})
         self.assertEqual([tuple(one) for one in self.near(texts)], want)
         together = sum(len(one) > 1 for one in want)
-        self.assertTrue(0.2 < together / (self.count / 2) < 0.8, together)
+        self.assertTrue(0.2 < together / (ARGS.count / 2) < 0.8, together)
 
 
 if __name__ == "__main__":
-    run_inside(Corpus, "corpus", WANTED, count=1000)  # documents of a test
+    run(Corpus)

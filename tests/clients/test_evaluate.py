@@ -20,9 +20,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import TORCH, TRANSFORMERS, Environment, run_inside
+from environment import TRANSFORMERS, called, enter, run
 
-LM_EVAL = "lm-eval[hf]==0.4.13"
+ARGS = enter("evaluate", [*TRANSFORMERS, "lm-eval[hf]==0.4.13"])
+import lm_eval  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from lm_eval.models.huggingface import HFLM  # noqa: E402
+
 EPS = 2.0**-24
 WINDOW, VOCAB, LAYERS, C, F = 160, 400, 2, 64, 96  # of random models
 END = "<|endoftext|>"
@@ -89,21 +94,18 @@ class Evaluate(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        import torch
-        import transformers
-
         transformers.logging.set_verbosity_error()
         torch.set_num_threads(1)
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        cls.here, cls.torch, cls.transformers = Path(folder.name), torch, transformers
+        cls.here = Path(folder.name)
         text = cls.here / "text.txt"
         text.write_text("".join(f"{i} {' '.join(WORDS[i % 4:])}. Question: what runs?\nAnswer: rivers {i}\n"
                                 for i in range(300)) + "caf\u00e9 \u6d77 " * 20)
-        cls.call("ch24_tokenizer", "train", "--data", text, "--vocab", VOCAB, "--out", cls.here / "bpe")
+        called(ARGS.programs / "ch24_tokenizer", "train", "--data", text, "--vocab", VOCAB, "--out", cls.here / "bpe")
         for kind, how in TRAINED.items():
-            cls.call("ch02_adamw", "--data", text, "--tokenizer", cls.here / "bpe", *how, "--steps", 30, "--batch", 4, "--lr",
-                     0.005, "--threads", 1, "--quiet", "--save", cls.here / f"{kind} trained")
+            called(ARGS.programs / "ch02_adamw", "--data", text, "--tokenizer", cls.here / "bpe", *how, "--steps", 30, "--batch", 4,
+                   "--lr", 0.005, "--threads", 1, "--quiet", "--save", cls.here / f"{kind} trained")
         kinds = {"gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
                  "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM)}
         tokenizer = transformers.AutoTokenizer.from_pretrained(cls.here / "gpt2 trained")
@@ -117,27 +119,18 @@ class Evaluate(unittest.TestCase):
         cls.folders = [f"{kind} {weights}" for kind in CONFIGS for weights in ("random", "trained")]
         cls.addClassCleanup(lambda: print(f"the largest difference is {Evaluate.worst:.2f} of the tolerance"))
 
-    @classmethod
-    def call(cls, program, *words):
-        done = subprocess.run([cls.programs / program, *map(str, words)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr)
-
     def ours(self, folder, names, *more):
         """Lines by task, and the scores of each."""
         out, report = self.here / "out.jsonl", self.here / "report.json"
-        self.call("ch35_evaluate", "--load", self.here / folder, "--tasks", *(self.here / f"{n}.jsonl" for n in names), "--seq-len",
-                  WINDOW, "--out", out, "--report", report, "--threads", 1, *more)
+        called(ARGS.programs / "ch35_evaluate", "--load", self.here / folder, "--tasks", *(self.here / f"{n}.jsonl" for n in names),
+               "--seq-len", WINDOW, "--out", out, "--report", report, "--threads", 1, *more)
         lines = [json.loads(line) for line in out.read_text().splitlines()]
         scores = json.loads(report.read_text())["files"]
         return {name: ([line for line in lines if line["file"] == i], scores[i]["scores"]) for i, name in enumerate(names)}
 
     def theirs(self, folder, names, shots=0, **how):
-        import lm_eval
-        from lm_eval.models.huggingface import HFLM
-
-        model = self.transformers.AutoModelForCausalLM.from_pretrained(self.here / folder).double().eval()
-        tokenizer = self.transformers.AutoTokenizer.from_pretrained(self.here / folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(self.here / folder).double().eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(self.here / folder)
         model = HFLM(pretrained=model, tokenizer=tokenizer, max_length=WINDOW, batch_size=3, logits_cache=False, **how)
         return lm_eval.simple_evaluate(model=model, tasks=tasks(self.here, names, shots), bootstrap_iters=0, log_samples=True,
                                        device="cpu")
@@ -220,8 +213,6 @@ class Evaluate(unittest.TestCase):
 
     def test_other_conventions_would_be_seen(self):
         """A blank that is missing, and pieces that are encoded apart: by more than rounding."""
-        import transformers
-
         his = self.theirs("gpt2 random", ["ranked"])["samples"]["ranked"]
         tokenizer = transformers.AutoTokenizer.from_pretrained(self.here / "gpt2 random")
         ids = lambda text: " ".join(map(str, tokenizer(text).input_ids))  # noqa: E731
@@ -252,4 +243,4 @@ class Evaluate(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    run_inside(Evaluate, "evaluate", [TRANSFORMERS, TORCH, LM_EVAL], kind=Environment)
+    run(Evaluate)

@@ -13,9 +13,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import run_inside
+from environment import enter, run
 
-WANTED = ["tensorboard>=2.21,<2.22", "tensorboardX>=2.6,<2.7"]
+ARGS = enter("events", ["tensorboard>=2.21,<2.22", "tensorboardX>=2.6,<2.7"])
+import numpy  # noqa: E402
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # noqa: E402
+from tensorboardX.record_writer import masked_crc32c  # noqa: E402
+
 FLAGS = ("--data text.txt --model nano --layers 2 --batch 8 --threads 1 --eval-every 2 --watch-every 2 "
          "--event-clock step --quiet").split()
 CURVES = {"loss": "loss", "gradient_norm": "grad_norm", "learning_rate": "lr"}
@@ -38,7 +43,7 @@ class Events(unittest.TestCase):
     @classmethod
     def train(cls, flags):
         flags = flags.split()
-        subprocess.run([cls.programs / "ch29_monitor", *FLAGS, *flags, "--events", "events"], cwd=cls.folder, check=True)
+        subprocess.run([ARGS.programs / "ch29_monitor", *FLAGS, *flags, "--events", "events"], cwd=cls.folder, check=True)
         return (cls.folder / flags[-1]).read_text()
 
     @classmethod
@@ -50,7 +55,6 @@ class Events(unittest.TestCase):
 
     def records(self):
         """The data of all records of the curves, checked by tensorboardX's own CRC."""
-        from tensorboardX.record_writer import masked_crc32c
         for path in sorted((self.folder / "events").iterdir()):
             data = path.read_bytes()
             while data:
@@ -62,7 +66,6 @@ class Events(unittest.TestCase):
                 yield body
 
     def test_tensorboardx_has_the_same_messages(self):
-        from tensorboardX.proto.event_pb2 import Event
         seen = 0
         for body in self.records():
             event = Event.FromString(body)
@@ -71,8 +74,6 @@ class Events(unittest.TestCase):
         self.assertGreater(seen, 900)
 
     def test_tensorboard_has_every_value(self):
-        import numpy
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         read = EventAccumulator(str(self.folder / "events"), size_guidance={"scalars": 0})
         read.Reload()
         for tag, name in CURVES.items():
@@ -84,7 +85,6 @@ class Events(unittest.TestCase):
         for loss, bits in zip(losses, read.Scalars("validation_bits_per_byte"), strict=True):  # tokens are bytes
             self.assertAlmostEqual(bits.value, loss.value / math.log(2), 5)
         # All that tensorboardX reads; a session start drops later steps.
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
         values = {}
         for event in (Event.FromString(body) for body in self.records()):
             if event.session_log.status == SessionLog.START:
@@ -97,4 +97,4 @@ class Events(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    run_inside(Events, "events", WANTED)
+    run(Events)

@@ -12,16 +12,24 @@ some updates. Mistakes that people made must be seen.
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
+import unittest
 from pathlib import Path
 
-from environment import ProgramTests, run_inside
+from environment import QUIET, TRANSFORMERS, called, enter, run
+
+ARGS = enter("finetune", [*TRANSFORMERS, "numpy", "peft>=0.17"])
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from peft import PeftModel  # noqa: E402
+from transformers import AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-WANTED = ["torch>=2.4", "numpy", "transformers>=5,<6", "peft>=0.17"]
+import golden  # noqa: E402
+
 EPS = 2.0**-24
 L, C, NH, T, V, STEPS, BATCH, LR, R, ALPHA = 2, 128, 4, 64, 256, 6, 4, 5e-3, 4, 16
 END = 0xFF
@@ -48,7 +56,6 @@ def spelled(chat):
 
 def forward(model, w, tokens, adapters, scale):
     """Logits (n,V) of one chat; linear layers are stored (in,out)."""
-    import torch
     w = dict(w)
     for name in {key.removeprefix("base_model.model.").rpartition(".lora_")[0] for key in adapters or ()}:
         a, b = (adapters[f"base_model.model.{name}.lora_{side}.weight"] for side in "AB")
@@ -58,9 +65,6 @@ def forward(model, w, tokens, adapters, scale):
 
 def first_adapters():
     """As the program draws them, rounded to FP32."""
-    import golden
-    import numpy
-    import torch
     adapters = {}
     for l in range(L):
         for layer in LAYERS:
@@ -77,8 +81,6 @@ def first_adapters():
 
 def train(model, weights, adapters, mistake=""):
     """The losses of STEPS steps of AdamW, in double. `weights` and `adapters` change."""
-    import torch
-    import torch.nn.functional as F
     learned = list((adapters or weights).values())
     if mistake == "gradient to W":
         learned += list(weights.values())
@@ -109,15 +111,15 @@ def train(model, weights, adapters, mistake=""):
     return losses
 
 
-class Finetune(ProgramTests):
+class Finetune(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.here = Path(cls.folder.name)
         lines = "".join(json.dumps({"messages": chat}) + "\n" for chat in chats(BATCH * STEPS * 2))
         (cls.here / "chats.jsonl").write_text(lines)
-        cls.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "tiny", "--layers", L,
-                 "--steps", 30, "--save", cls.here / "base")
+        called(ARGS.programs / "ch06_checkpointing", *QUIET, "--data", ROOT / "tests/golden/text.txt", "--model", "tiny",
+               "--layers", L, "--steps", 30, "--save", cls.here / "base")
         cls.losses = {}
         for name, flags in {"full": [], "lora": ["--lora-rank", R, "--lora-alpha", ALPHA,
                                                  "--save-merged", cls.here / "merged"]}.items():
@@ -129,23 +131,17 @@ class Finetune(ProgramTests):
     @classmethod
     def tune(cls, *words, base="base"):
         """A chat in each row, in the order of the file."""
-        cls.call("ch36_finetune", "--base", cls.here / base, "--data", cls.here / "chats.jsonl", "--pack", "greedy",
-                 "--row-documents", 1, *words)
+        called(ARGS.programs / "ch36_finetune", *QUIET, "--base", cls.here / base, "--data", cls.here / "chats.jsonl",
+               "--pack", "greedy", "--row-documents", 1, *words)
 
     def theirs(self, name, mistake=""):
-        from transformers import GPT2LMHeadModel
         model = GPT2LMHeadModel.from_pretrained(self.here / "base").double().eval()
         weights = {name: value.detach() for name, value in model.named_parameters()}
         return train(model, weights, first_adapters() if name == "lora" else None, mistake)
 
-    @staticmethod
-    def distance(losses, others):
-        import golden
-        return golden.deviation(losses, others)
-
     def test_in_double(self):
         for name, losses in self.losses.items():
-            found = self.distance(losses, self.theirs(name))
+            found = golden.deviation(losses, self.theirs(name))
             print(f"{name}: {found:.1e} of the loss, bound {TOLERANCE:.1e}")
             self.assertLess(found, TOLERANCE)
 
@@ -153,14 +149,12 @@ class Finetune(ProgramTests):
         for name, mistakes in {"full": ["end masked", "mask shifted", "mean of means"],
                                "lora": ["end masked", "alpha forgotten", "gradient to W"]}.items():
             for mistake in mistakes:
-                found = self.distance(self.losses[name], self.theirs(name, mistake))
+                found = golden.deviation(self.losses[name], self.theirs(name, mistake))
                 print(f"{name}, {mistake}: {found:.1e}")
                 self.assertGreater(found, 10 * TOLERANCE)
 
     def loss_of(self, model):
         """The mean loss of all chats in a model of transformers."""
-        import torch
-        import torch.nn.functional as F
         total = count = 0
         model = model.double().eval()
         with torch.no_grad():
@@ -172,7 +166,6 @@ class Finetune(ProgramTests):
 
     def exchanged(self, base, lora, merged, kind):
         """peft opens our adapter, transformers our merged model, and we what peft has saved."""
-        from peft import PeftModel
         adapted = PeftModel.from_pretrained(kind.from_pretrained(self.here / base), self.here / lora)
         own = self.loss_of(adapted)
         both = self.loss_of(kind.from_pretrained(self.here / merged))
@@ -190,22 +183,18 @@ class Finetune(ProgramTests):
         self.assertEqual(*reports)
 
     def test_peft_opens_our_adapter_and_we_open_theirs(self):
-        from transformers import GPT2LMHeadModel
         self.exchanged("base", "lora", "merged", GPT2LMHeadModel)
 
     def test_peft_has_seven_layers_of_a_llama(self):
-        from transformers import LlamaForCausalLM
-        self.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "llama-tiny", "--layers",
-                  L, "--steps", 30, "--save", self.here / "llama")
+        called(ARGS.programs / "ch06_checkpointing", *QUIET, "--data", ROOT / "tests/golden/text.txt", "--model", "llama-tiny",
+               "--layers", L, "--steps", 30, "--save", self.here / "llama")
         self.tune("--batch", BATCH, "--steps", STEPS, "--lr", LR, "--lora-rank", R, "--lora-alpha", ALPHA, "--save",
                   self.here / "stack", "--save-merged", self.here / "whole", base="llama")
         self.exchanged("llama", "stack", "whole", LlamaForCausalLM)
 
     def test_transformers_spells_chats_by_our_template(self):
-        from transformers import AutoTokenizer
         made = self.here / "tokenizer"
-        subprocess.run([self.programs / "ch24_tokenizer", "train", "--data", ROOT / "tests/golden/text.txt", "--vocab",
-                        "300", "--out", made], check=True, capture_output=True)
+        called(ARGS.programs / "ch24_tokenizer", "train", "--data", ROOT / "tests/golden/text.txt", "--vocab", 300, "--out", made)
         for form, special in {"plain": [], "chatml": ["<|im_start|>", "<|im_end|>"]}.items():
             if special:
                 file = made / "tokenizer.json"
@@ -214,8 +203,8 @@ class Finetune(ProgramTests):
                     content["added_tokens"].append({**content["added_tokens"][0], "id": id, "content": text})
                 file.write_text(json.dumps(content))
             base, report = f"base of {form}", self.here / "report.json"
-            self.call("ch06_checkpointing", "--data", ROOT / "tests/golden/text.txt", "--model", "tiny", "--layers", 1,
-                      "--tokenizer", made, "--steps", 1, "--save", self.here / base)
+            called(ARGS.programs / "ch06_checkpointing", *QUIET, "--data", ROOT / "tests/golden/text.txt", "--model", "tiny",
+                   "--layers", 1, "--tokenizer", made, "--steps", 1, "--save", self.here / base)
             self.tune("--steps", 1, "--save", self.here / form, "--report", report, base=base)
             theirs = AutoTokenizer.from_pretrained(self.here / form)
 
@@ -237,4 +226,4 @@ class Finetune(ProgramTests):
 
 
 if __name__ == "__main__":
-    run_inside(Finetune, "finetune", WANTED)
+    run(Finetune)

@@ -15,7 +15,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import TORCH, TRANSFORMERS, Environment, run_inside
+from environment import TRANSFORMERS, enter, run
+
+ARGS = enter("", TRANSFORMERS)
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from transformers import (GenerationConfig, MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,  # noqa: E402
+                          TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 WINDOW, VOCAB = 256, 256
 MARGIN = 1e-4  # of two logits: a hundred times what FP32 was seen to err
@@ -42,12 +48,10 @@ FILTERS = {  # ours, and theirs
 class Generate(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import torch
-        import transformers
-
         transformers.logging.set_verbosity_error()
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.here, cls.torch, cls.models = Path(cls.folder.name), torch, {}
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.here, cls.models = Path(folder.name), {}
         kinds = {"gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
                  "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
                  "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM)}
@@ -55,20 +59,15 @@ class Generate(unittest.TestCase):
             torch.manual_seed(1)
             made = model(config(**CONFIGS[name])).eval()
             made.save_pretrained(cls.here / name)
-            if hasattr(made, "set_experts_implementation"):  # the grouped products of 5 know no FP64
-                made.set_experts_implementation("eager")
+            made.set_experts_implementation("eager")  # grouped products know no FP64
             cls.models[name] = made.double()
         generator = torch.Generator().manual_seed(2)
         cls.prompts = [torch.randint(VOCAB, (n,), generator=generator).tolist() for n in (1, 5, 40, 180)]
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
     def ours(self, model, prompts, **options):
         given, out = self.here / "prompts.jsonl", self.here / "out.jsonl"
         given.write_text("".join(json.dumps({"prompt": " ".join(map(str, prompt))}) + "\n" for prompt in prompts))
-        command = [self.programs / "ch31_generate", "--load", self.here / model, "--prompts", given, "--out", out,
+        command = [ARGS.programs / "ch31_generate", "--load", self.here / model, "--prompts", given, "--out", out,
                    "--tokens", "ids", "--threads", "1"]
         for flag, value in options.items():
             command += [f"--{flag}", str(value)]
@@ -78,13 +77,13 @@ class Generate(unittest.TestCase):
 
     def logits(self, model, tokens):
         """Of each position, in FP64, without a cache."""
-        with self.torch.no_grad():
-            return self.models[model](self.torch.tensor([tokens])).logits[0].double()
+        with torch.no_grad():
+            return self.models[model](torch.tensor([tokens])).logits[0].double()
 
     def given(self, prompt):
         """For generate(), which would take a token 0 for padding."""
-        ids = self.torch.tensor([prompt])
-        return {"input_ids": ids, "attention_mask": self.torch.ones_like(ids)}
+        ids = torch.tensor([prompt])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     def test_greedy_texts(self):
         for model in CONFIGS:
@@ -92,7 +91,7 @@ class Generate(unittest.TestCase):
             compared = 0
             for prompt, text in zip(self.prompts, texts):
                 with self.subTest(model=model, prompt=len(prompt)):
-                    with self.torch.no_grad():
+                    with torch.no_grad():
                         theirs = self.models[model].generate(
                             **self.given(prompt), do_sample=False, max_new_tokens=60, pad_token_id=0)[0].tolist()[len(prompt):]
                     logits = self.logits(model, prompt + theirs)[len(prompt) - 1:-1]
@@ -108,15 +107,13 @@ class Generate(unittest.TestCase):
 
     def test_greedy_texts_with_a_penalty(self):
         """Of tokens that prompt or answer have: a penalty of the answer alone gives another text."""
-        import transformers
-
         prompt, penalty = self.prompts[2], {"repetition_penalty": 1.3}
         ours = self.ours("llama", [prompt], **{"temperature": 0, "max-tokens": 60, "repetition-penalty": 1.3})[0]["tokens"]
-        with self.torch.no_grad():
+        with torch.no_grad():
             generate = lambda **more: self.models["llama"].generate(  # noqa: E731
                 **self.given(prompt), do_sample=False, max_new_tokens=60, pad_token_id=0, **more)[0].tolist()[len(prompt):]
             self.assertEqual(ours, generate(**penalty))
-            answer_alone = transformers.RepetitionPenaltyLogitsProcessor(1.3, prompt_ignore_length=len(prompt))
+            answer_alone = RepetitionPenaltyLogitsProcessor(1.3, prompt_ignore_length=len(prompt))
             self.assertNotEqual(ours, generate(logits_processor=transformers.LogitsProcessorList([answer_alone])))
 
     def misfit(self, seen, p):
@@ -127,9 +124,6 @@ class Generate(unittest.TestCase):
 
     def test_filters(self):
         """And orders that are not theirs are seen: filters before the penalty, or before the temperature."""
-        from transformers import (GenerationConfig, MinPLogitsWarper, RepetitionPenaltyLogitsProcessor,
-                                  TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
-
         draws, prompt = 4000, self.prompts[2]
         for name, (mine, his) in FILTERS.items():
             with self.subTest(name):
@@ -140,7 +134,7 @@ class Generate(unittest.TestCase):
                 model = self.models["llama"]
                 config = GenerationConfig(do_sample=True, max_new_tokens=1, pad_token_id=0, output_scores=True,
                                           return_dict_in_generate=True, **{"top_k": 0, **his})
-                with self.torch.no_grad():
+                with torch.no_grad():
                     scores = model.generate(**self.given(prompt), generation_config=config).scores[0][0]
                 p = scores.double().softmax(-1).tolist()
                 self.assertIsNone(self.misfit(seen, p))
@@ -149,7 +143,7 @@ class Generate(unittest.TestCase):
         heat, penalty = TemperatureLogitsWarper(1.4), RepetitionPenaltyLogitsProcessor(1.3)
         filters = [TopKLogitsWarper(40), TopPLogitsWarper(0.8), MinPLogitsWarper(0.05)]
         for order in [[penalty, heat, *filters], [heat, *filters, penalty], [penalty, *filters, heat]]:
-            ids, row = self.torch.tensor([prompt]), self.logits("llama", prompt)[-1:]
+            ids, row = torch.tensor([prompt]), self.logits("llama", prompt)[-1:]
             for processor in order:
                 row = processor(ids, row)
             wrong = order[1] is not heat
@@ -157,4 +151,4 @@ class Generate(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    run_inside(Generate, "", [TRANSFORMERS, TORCH], kind=Environment)
+    run(Generate)

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """What test_transformers.py does with a GPT-2, with a LLaMA. Takes the same arguments."""
 
-import sys
-
 from test_transformers import TIED, Transformers, main, tied
 
 # Three layers of llama-nano: heads in pairs that share a key and a value.
@@ -44,4 +42,4 @@ class Llama(Transformers):
 
 
 if __name__ == "__main__":
-    sys.exit(main(Llama))
+    main(Llama)

@@ -24,12 +24,19 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from environment import run_inside
+from environment import enter, run
+
+ARGS = enter("muon", ["torch>=2.15", "numpy"])
+import numpy  # noqa: E402
+import torch  # noqa: E402
+from torch.optim._muon import _zeropower_via_newtonschulz  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-WANTED = ["torch>=2.15", "numpy"]
+import golden  # noqa: E402
+
 EPS = 2.0**-24
 GROWTH = sum(3.4445**k for k in range(1, 6))
 RUNS = ["muon", "muon_llama"]
@@ -47,33 +54,23 @@ class Muon(unittest.TestCase):
         """The losses of our program."""
         flags = [word for flag, value in self.flags(name).items() for word in (f"--{flag}", str(value))]
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([self.programs / "ch32_optimizers", "--data", ROOT / "tests/golden/text.txt", "--quiet",
+            subprocess.run([ARGS.programs / "ch32_optimizers", "--data", ROOT / "tests/golden/text.txt", "--quiet",
                             "--steps", "20", "--trace", f"{folder}/trace.jsonl", *flags, *more], check=True)
             lines = Path(folder, "trace.jsonl").read_text().splitlines()
         return [float.fromhex(json.loads(line)["loss"]) for line in lines]
 
     def flags(self, name):
-        import golden
         return golden.RUNS[name][1]
 
     def theirs(self, name, **instead):
         """Losses, and norms of gradients; `instead` of some functions of golden.py."""
-        import numpy
-        import torch
-        from unittest import mock
-        import golden
         torch.set_num_threads(1)
         text = numpy.fromfile(ROOT / "tests/golden/text.txt", numpy.uint8).astype(numpy.int64)
         with mock.patch.dict(vars(golden), instead):
             return golden.train(self.flags(name), text, torch.float64)
 
-    def distance(self, losses, others):
-        import golden
-        return golden.deviation(losses, others)
-
     def bound(self, name, losses, norms):
         """See above. An update moves a weight by 0.2 of the rate, as a root mean square, or less."""
-        import golden
         flags = self.flags(name)
         flags = dict(zip(["layers", "heads", "channels", "seq-len"], golden.PRESETS[flags["model"]])) | flags
         hidden = golden.LLAMAS.get(flags["model"], (0, 4 * flags["channels"]))[1]
@@ -85,24 +82,22 @@ class Muon(unittest.TestCase):
         for name in RUNS:
             with self.subTest(name):
                 losses, norms = self.theirs(name)
-                found, bound = self.distance(self.ours(name), losses), self.bound(name, losses, norms)
+                found, bound = golden.deviation(self.ours(name), losses), self.bound(name, losses, norms)
                 print(f"{name}: {found:.1e} of the loss, bound {bound:.1e}")
                 self.assertLess(found, bound)
 
     def test_as_it_is(self):
         """In BF16 neither is within the bound. Theirs rounds as ours does, but for the last sums."""
-        from torch.optim._muon import _zeropower_via_newtonschulz
         for name in RUNS:
             with self.subTest(name):
                 exact, norms = self.theirs(name)
                 bound = self.bound(name, exact, norms)
                 theirs, _ = self.theirs(name, newton_schulz=_zeropower_via_newtonschulz)
-                off, ours = self.distance(theirs, exact), self.distance(self.ours(name, "--newton-schulz", "bf16"), exact)
+                off, ours = golden.deviation(theirs, exact), golden.deviation(self.ours(name, "--newton-schulz", "bf16"), exact)
                 print(f"{name} in BF16: torch {off:.1e} of the loss, ours {ours:.1e}")
                 self.assertTrue(bound < off < BAND and bound < ours < BAND)
 
     def test_mistakes_are_far(self):
-        import golden
         plain = golden.pieces
 
         def head_too(name, w, flags):
@@ -122,10 +117,10 @@ class Muon(unittest.TestCase):
             losses, norms = self.theirs(name)
             for mistake in ({"pieces": head_too}, {"pieces": unsplit}, {"make_muon": scaled_decay}):
                 with self.subTest(name, mistake=mistake):
-                    found = self.distance(self.theirs(name, **mistake)[0], losses)
+                    found = golden.deviation(self.theirs(name, **mistake)[0], losses)
                     print(f"{name}: {list(mistake.values())[0].__name__} {found:.1e}")
                     self.assertGreater(found, 5 * self.bound(name, losses, norms))
 
 
 if __name__ == "__main__":
-    run_inside(Muon, "muon", WANTED)
+    run(Muon)

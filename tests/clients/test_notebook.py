@@ -9,16 +9,18 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from environment import run_inside
+from environment import enter, run
+
+enter("notebook", ["nbclient>=0.10,<1", "ipykernel>=6"])
+import nbformat  # noqa: E402
+from nbclient import NotebookClient  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = "docs/notebook.ipynb"
-WANTED = ["nbclient>=0.10,<1", "ipykernel>=6"]
 SECONDS = 1800  # of a cell
 
 
@@ -28,9 +30,6 @@ class Notebook(unittest.TestCase):
             self.assertEqual((cell.get("outputs", []), cell.get("execution_count")), ([], None), cell["id"])
 
     def test_every_cell_runs(self):
-        import nbformat
-        from nbclient import NotebookClient
-
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -48,4 +47,4 @@ class Notebook(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.exit(run_inside(Notebook, "notebook", WANTED))
+    run(Notebook)

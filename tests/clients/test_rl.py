@@ -15,12 +15,19 @@ import json
 import logging
 import math
 import tempfile
+import unittest
 import warnings
 from pathlib import Path
 
-from environment import ProgramTests, run_inside
+from environment import QUIET, TRANSFORMERS, called, enter, run
 
-WANTED = ["torch>=2.4", "numpy", "transformers>=5,<6", "trl==1.16.*"]
+ARGS = enter("rl", [*TRANSFORMERS, "numpy", "trl==1.16.*"])
+import torch  # noqa: E402
+from datasets import Dataset  # noqa: E402
+from tokenizers import Tokenizer, models  # noqa: E402
+from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast  # noqa: E402
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer  # noqa: E402
+
 EPS = 2.0**-24
 L, C, T, V, END, BETA, BATCH, GROUP, LONGEST, STEPS = 2, 128, 64, 256, 0xFF, 0.1, 4, 4, 8, 8
 TOLERANCE = 10 * 2 * 4 * math.sqrt(L * (4 * C + T + C + C + 4 * C) + 2 * C + V) * EPS
@@ -48,15 +55,12 @@ def answer_of(text):
 
 
 def tokenizer():
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
     names = {f"<{i}>": i for i in range(V)}
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(names, "<0>")), eos_token=f"<{END}>")
 
 
 def descend(model, loss_of, rate):
     """Losses, and norms of gradients, of STEPS steps."""
-    import torch
     losses, norms = [], []
     for step in range(STEPS):
         model.zero_grad()
@@ -70,10 +74,9 @@ def descend(model, loss_of, rate):
     return losses, norms
 
 
-class Rl(ProgramTests):
+class Rl(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import torch
         torch.set_num_threads(1)  # others may run beside this
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -88,8 +91,8 @@ class Rl(ProgramTests):
                                   for prompt, answer in all_tasks])
         cls.write("tasks.jsonl", [{"prompt": prompt, "answer": "7"} for prompt, _ in all_tasks])
         cls.write("pairs.jsonl", cls.pairs)
-        cls.call("ch36_finetune", "--model", "tiny", "--layers", L, "--data", cls.here / "chats.jsonl", "--batch", 8,
-                 "--steps", 40, "--lr", 0.005, "--save", cls.here / "base")
+        called(ARGS.programs / "ch36_finetune", *QUIET, "--model", "tiny", "--layers", L, "--data", cls.here / "chats.jsonl",
+               "--batch", 8, "--steps", 40, "--lr", 0.005, "--save", cls.here / "base")
 
     @classmethod
     def write(cls, name, lines):
@@ -97,13 +100,12 @@ class Rl(ProgramTests):
 
     def ours(self, kind, *words):
         trace = self.here / "trace.jsonl"
-        self.call("ch37_rl", "--base", self.here / "base", "--batch", BATCH, "--steps", STEPS, "--optimizer", "sgd",
-                  "--lr", RATES[kind], "--loss", kind, "--beta", BETA, "--trace", trace, *words)
+        called(ARGS.programs / "ch37_rl", *QUIET, "--base", self.here / "base", "--batch", BATCH, "--steps", STEPS,
+               "--optimizer", "sgd", "--lr", RATES[kind], "--loss", kind, "--beta", BETA, "--trace", trace, *words)
         lines = [json.loads(line) for line in trace.read_text().splitlines()]
         return tuple([float.fromhex(line[name]) for line in lines] for name in ("loss", "grad_norm"))
 
     def model(self):
-        from transformers import GPT2LMHeadModel
         return GPT2LMHeadModel.from_pretrained(self.here / "base", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
 
     def common(self):
@@ -111,9 +113,6 @@ class Rl(ProgramTests):
                 "gradient_checkpointing": False}
 
     def dpo(self, rate, prompt_too=False, **flags):
-        from datasets import Dataset
-        from trl import DPOConfig, DPOTrainer
-
         class Trainer(DPOTrainer):
             def _prepare_dataset(self, dataset, *_):
                 return dataset  # is tokens already
@@ -133,8 +132,6 @@ class Rl(ProgramTests):
 
     def grpo(self, drawn, **flags):
         """drawn: the answers of all rollouts. Four steps with each."""
-        from datasets import Dataset
-        from trl import GRPOConfig, GRPOTrainer
         prompts = [prompt for prompt, _ in tasks()]
         given = []
 
@@ -203,4 +200,4 @@ class Rl(ProgramTests):
 
 
 if __name__ == "__main__":
-    run_inside(Rl, "rl", WANTED)
+    run(Rl)

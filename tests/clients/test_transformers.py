@@ -11,7 +11,6 @@ loss. Controls hold that what is refused would be seen by it.
 """
 
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from environment import flags, run_tests, transformers_of
+from environment import TRANSFORMERS, enter, run
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "scripts"))
+ARGS = enter("", TRANSFORMERS, result="")  # a file for the table of losses
+import models  # noqa: E402
+from models import TOKENS, tolerance  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from measure import commit, machine  # noqa: E402
 
-EPS = 2.0**-24
-TOKENS = 16  # of each sequence
 # Three layers of nano: 16 positions, bytes.
 SMALL = {"n_layer": 3, "n_head": 4, "n_embd": 64, "n_positions": 16, "vocab_size": 256,
          "tie_word_embeddings": False}
@@ -48,30 +48,20 @@ direction that the table names, and both take the mean loss of the same tokens.
 """
 
 
-def tolerance(config, loss):
-    """See above. Of a layer: two norms, qkv, scores, values, projection, and the MLP's two."""
-    T, V = TOKENS, config["vocab_size"]
-    C = config.get("n_embd", config.get("hidden_size"))
-    L = config.get("n_layer", config.get("num_hidden_layers"))
-    F = config.get("intermediate_size", 4 * C)
-    roundings = L * (2 * C + C + C + T + C + C + F) + 2 * C + V
-    return 4 * math.sqrt(roundings) * EPS * loss
-
-
 def tied(config):
     return {**config, "tie_word_embeddings": True}
 
 
 class Ladder:
-    def __init__(self, programs, text, chapter):
-        self.programs, self.text, self.chapter = Path(programs), text, chapter
+    def __init__(self, text, chapter):
+        self.text, self.chapter = text, chapter
 
     def run(self, *flags, chapter=None):
         """The finished process, and the report, if it wrote one."""
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.json"
             done = subprocess.run(
-                [self.programs / f"ch{chapter or self.chapter}", "--data", self.text, "--threads", "1",
+                [ARGS.programs / f"ch{chapter or self.chapter}", "--data", self.text, "--threads", "1",
                  "--quiet", "--report", report, *flags], capture_output=True, text=True)
             return done, json.loads(report.read_text()) if report.exists() else None
 
@@ -88,9 +78,7 @@ class Ladder:
 
 
 class Transformers(unittest.TestCase):
-    """A GPT-2. Tests of other models are the same with other data.
-
-    What all tests share is made once: each start of transformers takes seconds."""
+    """A GPT-2. Tests of other models are the same with other data."""
 
     KIND, CHAPTER, CONFIG, FLAGS, STEPS = "gpt2", "02_adamw", SMALL, SMALL_FLAGS, 150
     # What is trained here: the config, flags and steps that are others than above.
@@ -131,7 +119,7 @@ class Transformers(unittest.TestCase):
         cls.losses = {}  # of what is trained here
         text = cls.here / "text.txt"
         text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(1000)))
-        cls.ladder = Ladder(cls.programs, text, cls.CHAPTER)
+        cls.ladder = Ladder(text, cls.CHAPTER)
         for name, how in cls.SAVED.items():
             cls.losses[name] = cls.ladder.trained(*how.get("flags", cls.FLAGS), "--lr", "0.01", "--steps",
                                                   str(how.get("steps", cls.STEPS)), "--save", cls.here / name)
@@ -140,27 +128,13 @@ class Transformers(unittest.TestCase):
         cls.plain.mkdir()
         for name in ("model.safetensors", "config.json"):
             shutil.copy(cls.here / cls.first / "current" / name, cls.plain)
-        cls.answers = cls.ask()
-
-    @classmethod
-    def ask(cls):
-        """name -> what models.py says"""
-        jobs = dict(cls.jobs())
-        data = {"text": str(cls.ladder.text), "tokens": TOKENS, "kind": cls.KIND, "config": cls.CONFIG}
-        printed = cls.environment.run(HERE / "models.py",
-                                      json.dumps([{**data, **job} for job in jobs.values()]))
-        return dict(zip(jobs, json.loads(printed.splitlines()[-1])))
-
-    @classmethod
-    def jobs(cls):
-        for name in cls.SAVED:
-            yield name, {"load": str(cls.here / name)}
-        for how in cls.CONFUSED:
-            yield how, {"load": str(cls.here / cls.first), "confuse": how}
-        for name, job in cls.MADE.items():
-            yield name, {**job, "make": str(cls.made(name))}
-        for key, (change, _, _) in cls.REFUSED.items():
-            yield key, {"load": str(cls.made(key)), "with": change, "change": str(cls.plain)}
+        data = {"text": text, "tokens": TOKENS, "kind": cls.KIND, "config": cls.CONFIG}
+        cls.answers = {  # name -> what models.py says
+            **{name: models.load(cls.here / name, data) for name in cls.SAVED},
+            **{how: models.load(cls.here / cls.first, {**data, "confuse": how}) for how in cls.CONFUSED},
+            **{name: models.make(cls.made(name), {**data, **job}) for name, job in cls.MADE.items()},
+            **{key: models.load(cls.made(key), {**data, "with": change, "change": cls.plain})
+               for key, (change, _, _) in cls.REFUSED.items()}}
 
     @classmethod
     def made(cls, name):
@@ -231,18 +205,12 @@ class Transformers(unittest.TestCase):
 
 
 def main(tests):
-    parser = flags()
-    parser.add_argument("--result", type=Path, help="a file for the table of losses")
-    args = parser.parse_args()
-    tests.programs, tests.environment = args.build / "bin", transformers_of(args.build)
-    tests.environment.require(args.install)
-    passed = run_tests(tests)
+    run(tests)
     table = "\n".join(tests.table()) + "\n"
     print(table)
-    if args.result and passed:
-        args.result.write_text(f"{TITLE}Machine: {machine()}. Commit {commit()}.\n\n{table}")
-    return 0 if passed else 1
+    if ARGS.result:
+        Path(ARGS.result).write_text(f"{TITLE}Machine: {machine()}. Commit {commit()}.\n\n{table}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(Transformers))
+    main(Transformers)
