@@ -6,7 +6,7 @@
     scripts/chapter_tree.py --check    fail if README.md holds another
 
 In README.md it stands between the lines <!-- tree:begin --> and <!-- tree:end -->. Other scripts
-import from here. A row whose chapter is not in chapters/ is passed over.
+import from here.
 """
 
 import sys
@@ -46,8 +46,8 @@ class Chapter:
         return self.way != "none"
 
 
-def read_table(root=ROOT):
-    """All rows, whether their chapters exist or not: {name: Chapter}."""
+def chapters(root=ROOT):
+    """All rows, parents first: {name: Chapter}."""
     table = {}
     for line in (root / "scripts/chapters.txt").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -55,12 +55,6 @@ def read_table(root=ROOT):
             above = () if parents == "-" else tuple(parents.split(","))
             table[name] = Chapter(name, above, int(main), int(diff), way)
     return table
-
-
-def chapters(root=ROOT):
-    """The chapters that exist, parents first: {name: Chapter}."""
-    table = read_table(root)
-    return {name: row for name, row in table.items() if (root / "chapters" / name / "main.cpp").is_file()}
 
 
 def ancestors(name, table):
@@ -74,7 +68,7 @@ def ancestors(name, table):
 def faults_of_table(root=ROOT):
     """Faults of the table: a parent that is unknown or stands below its child, a number that stands twice."""
     faults, above = [], set()
-    for name, row in read_table(root).items():
+    for name, row in chapters(root).items():
         unknown = [parent for parent in row.parents if parent not in above]
         if unknown:
             faults.append(f"scripts/chapters.txt: {name}: no row {', '.join(unknown)} above it")
@@ -89,7 +83,7 @@ def draw(table):
     goes on in the same column, the others hang beside it."""
     children = {name: [] for name in table}
     for name, row in table.items():
-        if row.parents and row.parents[0] in table:
+        if row.parents:
             children[row.parents[0]].append(name)
 
     def lines_of(name):

@@ -23,7 +23,7 @@ from pathlib import Path
 import chapter_tree
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAIN = {name for name, row in chapter_tree.read_table().items() if row.trains}
+TRAIN = {name for name, row in chapter_tree.chapters().items() if row.trains}
 PASSED_OVER = re.compile(r"^(# |scripts/(?!text.sh --grammar)|(bash|tar -xf ladder.tar) scripts|cmake |ninja |mkdir |build/cuda|$)")
 PAGES = ["README.md", "docs/running.md", "docs/one_step.md", "docs/recipe.md"]
 TEXT, STEPS = ROOT / "runs/bible.txt", 3

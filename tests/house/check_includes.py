@@ -62,7 +62,7 @@ def fault_of_include(root, here, bracket, name):
     room, next_room = ("/".join(Path(path).parts[1:-1]) for path in (here, name))
     if here.parts[0] == top == "common" and next_room not in ["", room, *ROOMS[room]]:
         return f"{here.parent} may not know {name}; it knows {', '.join(ROOMS[room]) or 'no other room'}"
-    mine, other, table = chapter_of(here), chapter_of(name), chapter_tree.read_table(root)
+    mine, other, table = chapter_of(here), chapter_of(name), chapter_tree.chapters(root)
     if mine in table and other and other not in chapter_tree.ancestors(mine, table):
         return f"{mine} may not know {name}: it does not descend from {other}"
     return None

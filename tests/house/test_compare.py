@@ -106,7 +106,7 @@ class Whole(unittest.TestCase):
             (bin_ / f"ch{name}").chmod(0o755)
         screen = io.StringIO()
         with mock.patch.object(compare, "rows", lambda *_: wanted), \
-             mock.patch.multiple(Row, number=6, group="one rank", knows=lambda *_: True), \
+             mock.patch.multiple(Row, group="one rank", knows=lambda *_: True), \
              contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             status = compare.main(["--steps", "4", "--rounds", "1", "--data", str(self.root / "text"), "--out",
                                    str(self.root / "report"), *more])
