@@ -380,25 +380,18 @@ def seconds(text):
     return int(text)
 
 
-class Parser(argparse.ArgumentParser):
-    """Reports a mistake in one line."""
-
-    def error(self, message):
-        fail(message)
-
-
 def parse_args():
-    parser = Parser(prog="gpu_check.sh", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="gpu_check.sh", description=__doc__.split("\n")[0])
+    parser.error = fail  # in one line
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent,
                         help="of the tree, or of what --pack gathered")
-    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--out", type=Path, default="runs/gpu_check", help="folder for the results")
     parser.add_argument("--only", type=some_of(PARTS), default=PARTS, help=",".join(PARTS))
     parser.add_argument("--limit", type=seconds, default=480, help="seconds for everything")
     parser.add_argument("--backend", default="cuda", help="to try the script where no GPU is")
     parser.add_argument("--built", default="", help="a sentence on what is tested")
     parser.add_argument("--check-arguments", action="store_true", help="and do nothing else")
     args = parser.parse_args()
-    args.out = args.out or Path("runs/gpu_check")
     if args.out.exists() and not args.out.is_dir():
         parser.error(f"--out {args.out}: no folder")
     return args
