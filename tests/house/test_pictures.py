@@ -5,9 +5,9 @@ no black letters, a first frame that is the picture."""
 import re
 import unittest
 import xml.etree.ElementTree as xml
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from house import ROOT
+
 WHITE = re.compile(r"#fff(fff)?|white", re.I)
 BLACK = re.compile(r"#000(000)?|black", re.I)
 AT_REST = {"transform:none", "opacity:1"}  # of an element that no animation has touched
