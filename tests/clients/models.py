@@ -8,11 +8,11 @@ one. With "change" the folder first becomes a copy of another, with config.json 
 
 import copy
 import json
-import math
 import shutil
 import struct
 from pathlib import Path
 
+import rounding
 import torch
 import torch.nn.functional as F
 import transformers
@@ -24,19 +24,14 @@ torch.set_num_threads(1)  # others may run beside this
 torch.use_deterministic_algorithms(True)
 KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM),
          "mixtral": (MixtralConfig, MixtralForCausalLM)}
-EPS = 2.0**-24
 TOKENS = 16  # of each sequence
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
 def tolerance(config, loss):
-    """test_transformers.py derives it. Of a layer: two norms, qkv, scores, values, projection, and the MLP's two."""
-    T, V = TOKENS, config["vocab_size"]
     C = config.get("n_embd", config.get("hidden_size"))
     L = config.get("n_layer", config.get("num_hidden_layers"))
-    hidden = config.get("intermediate_size", 4 * C)
-    roundings = L * (2 * C + C + C + T + C + C + hidden) + 2 * C + V
-    return 4 * math.sqrt(roundings) * EPS * loss
+    return rounding.of_loss(L, C, TOKENS, config.get("intermediate_size", 4 * C), config["vocab_size"]) * loss
 
 
 def validation_rows(text, T):

@@ -20,6 +20,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import rounding
 from environment import TRANSFORMERS, called, enter, run
 
 ARGS = enter("evaluate", [*TRANSFORMERS, "lm-eval[hf]==0.4.13"])
@@ -28,7 +29,6 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 
-EPS = 2.0**-24
 WINDOW, VOCAB, LAYERS, C, F = 160, 400, 2, 64, 96  # of random models
 END = "<|endoftext|>"
 SIZES = {"vocab_size": VOCAB, "bos_token_id": VOCAB - 1, "eos_token_id": VOCAB - 1, "initializer_range": 0.2}
@@ -136,12 +136,10 @@ class Evaluate(unittest.TestCase):
                                        device="cpu")
 
     def tolerance(self, folder, sum_, tokens):
-        """Of a layer: two norms, qkv, scores, values, projection, and the MLP's two."""
         config = json.loads(next((self.here / folder).glob("**/config.json")).read_text())
         width, layers = (config.get(a, config.get(b)) for a, b in (("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers")))
-        inner = config.get("intermediate_size", 4 * width)
-        roundings = layers * (2 * width + width + width + WINDOW + width + width + inner) + 2 * width + VOCAB
-        return 4 * math.sqrt(roundings) * EPS * (abs(sum_) + tokens * math.log(VOCAB))
+        part = rounding.of_loss(layers, width, WINDOW, config.get("intermediate_size", 4 * width), VOCAB)
+        return part * (abs(sum_) + tokens * math.log(VOCAB))
 
     def compare(self, folder, names, shots=0, flags=(), **how):
         """Every log-likelihood, every verdict, and the scores."""

@@ -17,6 +17,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import rounding
 from environment import QUIET, TRANSFORMERS, called, enter, run
 
 ARGS = enter("finetune", [*TRANSFORMERS, "numpy", "peft>=0.17"])
@@ -30,11 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import golden  # noqa: E402
 
-EPS = 2.0**-24
 L, C, NH, T, V, STEPS, BATCH, LR, R, ALPHA = 2, 128, 4, 64, 256, 6, 4, 5e-3, 4, 16
 END = 0xFF
 LAYERS = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
-TOLERANCE = 10 * 4 * math.sqrt(L * (4 * C + T + C + C + 4 * C) + 2 * C + V) * EPS
+TOLERANCE = 10 * rounding.of_loss(L, C, T, 4 * C, V)
 
 
 def chats(count):

@@ -26,6 +26,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import rounding
 from environment import enter, run
 
 ARGS = enter("muon", ["torch>=2.15", "numpy"])
@@ -37,16 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import golden  # noqa: E402
 
-EPS = 2.0**-24
 GROWTH = sum(3.4445**k for k in range(1, 6))
 RUNS = ["muon", "muon_llama"]
 BAND = 1e-2  # of the loss: what BF16 may be off by
-
-
-def roundings(flags):
-    """On the longest way: of a layer two norms, qkv, scores, values, projection and the MLP's two; norm and head."""
-    C, F = flags["channels"], flags["hidden"]
-    return flags["layers"] * (2 * C + C + C + flags["seq-len"] + C + C + F) + 2 * C + 256
 
 
 class Muon(unittest.TestCase):
@@ -74,8 +68,8 @@ class Muon(unittest.TestCase):
         flags = self.flags(name)
         flags = dict(zip(["layers", "heads", "channels", "seq-len"], golden.PRESETS[flags["model"]])) | flags
         hidden = golden.LLAMAS.get(flags["model"], (0, 4 * flags["channels"]))[1]
-        of_loss = 4 * math.sqrt(roundings(flags | {"hidden": hidden})) * EPS
-        of_weights = 4 * max(norms) * GROWTH * EPS * 0.2 * flags["muon-lr"] * math.sqrt(len(losses))
+        of_loss = rounding.of_loss(flags["layers"], flags["channels"], flags["seq-len"], hidden, 256)
+        of_weights = 4 * max(norms) * GROWTH * rounding.EPS * 0.2 * flags["muon-lr"] * math.sqrt(len(losses))
         return of_loss + of_weights / min(losses)
 
     def test_in_double(self):

@@ -19,6 +19,7 @@ import unittest
 import warnings
 from pathlib import Path
 
+import rounding
 from environment import QUIET, TRANSFORMERS, called, enter, run
 
 ARGS = enter("rl", [*TRANSFORMERS, "numpy", "trl==1.16.*"])
@@ -28,9 +29,8 @@ from tokenizers import Tokenizer, models  # noqa: E402
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast  # noqa: E402
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer  # noqa: E402
 
-EPS = 2.0**-24
 L, C, T, V, END, BETA, BATCH, GROUP, LONGEST, STEPS = 2, 128, 64, 256, 0xFF, 0.1, 4, 4, 8, 8
-TOLERANCE = 10 * 2 * 4 * math.sqrt(L * (4 * C + T + C + C + 4 * C) + 2 * C + V) * EPS
+TOLERANCE = 10 * 2 * rounding.of_loss(L, C, T, 4 * C, V)
 RATES = {"dpo": 0.3, "dpo-norm": 0.3, "ipo": 0.01, "grpo": 0.03}
 # The sum of the weights of all tokens is at most this.
 WEIGHTS = {"dpo": 2 * BETA * LONGEST, "dpo-norm": 2 * BETA, "ipo": 4 * (1 / (2 * BETA) + 1), "grpo": 2}
