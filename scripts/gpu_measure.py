@@ -63,9 +63,7 @@ class Results:
         for part in self.parts:
             if part.lines:
                 lines += ["", f"## {part.name}", "", *part.lines]
-        new = self.folder / "results.md.new"
-        new.write_text("\n".join(lines) + "\n")
-        new.replace(self.folder / "results.md")
+        (self.folder / "results.md").write_text("\n".join(lines) + "\n")
 
     def details(self, title, text):
         with self.lock, open(self.folder / "details.txt", "a", encoding="utf-8") as file:

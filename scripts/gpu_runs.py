@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,8 +187,8 @@ def same_as(of, wanted, trace):
 
 
 def judge(part, checks, workers):
-    """Runs all (name, check), and writes a row for each as soon as its result is known; at the end the rows are
-    put in order. check() returns whether all is well, and what was seen."""
+    """Runs all (name, check), and writes a row for each, in their order. check() returns whether all is well, and
+    what was seen."""
     def judged(name, check):
         try:
             return check()
@@ -203,14 +203,10 @@ def judge(part, checks, workers):
     if not part.lines:
         part.row("what", "seen")
     with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(judged, name, check): name for name, check in checks}
-        first = len(part.lines)
-        for future in as_completed(futures):
+        futures = [(name, pool.submit(judged, name, check)) for name, check in checks]
+        for name, future in futures:
             good, text = future.result()
-            part.row(futures[future], text, good=good)
-    order = [f"| {name} |" for name in futures.values()]
-    part.lines[first:] = sorted(part.lines[first:],
-                                key=lambda line: order.index(line[:line.index("|", 1) + 1]))
+            part.row(name, text, good=good)
 
 
 def chapters(part, machine):
