@@ -20,7 +20,6 @@
 
 #include "common/error.h"
 #include "common/run/command_line.h"
-#include "kernels/check.h"
 #include "kernels/math.h"
 
 namespace ladder {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdio>
-#include <vector>
 
 constexpr int L = 4, D = 2, N = 2, kSteps = 3;  // layers, weights each; ranks, a sequence each
 using Layer = std::array<float, D>;

@@ -20,15 +20,12 @@
 // backward, and gathers once per micro-step.)
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/08_zero1/zero1.h"
-#include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/comm_stream.h"
 #include "common/run/command_line.h"

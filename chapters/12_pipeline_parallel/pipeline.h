@@ -41,13 +41,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
 #include "common/names.h"
-#include "kernels/check.h"
 
 namespace ladder {
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "chapters/06_checkpointing/recompute.h"

@@ -24,7 +24,6 @@
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
-#include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/command_line.h"

@@ -31,7 +31,6 @@
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
-#include "kernels/mapped_file.h"
 
 namespace ladder {
 

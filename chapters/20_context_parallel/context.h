@@ -20,9 +20,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
-
-#include <fmt/format.h>
 
 #include "common/comm/mesh.h"
 #include "common/error.h"

@@ -20,7 +20,6 @@
 // are still FP32. Its input (C numbers per token) and its matrix (E C) are then copied to FP32.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 

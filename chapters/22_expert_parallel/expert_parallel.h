@@ -26,10 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/07_ddp/ddp.h"

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "chapters/06_checkpointing/recompute.h"
@@ -18,10 +15,8 @@
 #include "chapters/23_planner/plan_report.h"
 #include "chapters/23_planner/run_cost.h"
 #include "chapters/23_planner/search.h"
-#include "chapters/23_planner/seconds.h"
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/names.h"
 #include "kernels/arena.h"
 
 namespace ladder::planner {

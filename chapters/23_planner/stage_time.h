@@ -14,7 +14,6 @@
 // Left out: the start of kernels, products that are slower beside a message, stragglers.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 

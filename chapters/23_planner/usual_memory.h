@@ -21,7 +21,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <vector>
 
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/09_zero2/zero2.h"

@@ -1,7 +1,6 @@
 // What becomes of a line, and the funnel: how many documents and bytes each rule leaves.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>

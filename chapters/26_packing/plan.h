@@ -25,7 +25,6 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/error.h"

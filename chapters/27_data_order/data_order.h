@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <string>

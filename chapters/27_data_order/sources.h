@@ -14,7 +14,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "chapters/26_packing/windows.h"
@@ -22,7 +21,6 @@
 #include "common/checksum.h"
 #include "common/data/document_file.h"
 #include "common/error.h"
-#include "common/output_file.h"
 #include "common/run/agreement.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"

@@ -7,10 +7,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
-#include <functional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -24,7 +22,6 @@
 #include "common/random.h"
 #include "common/save/checkpoint.h"
 #include "common/save/hf_layout.h"
-#include "common/save/hf_weights.h"
 #include "common/save/shards.h"
 
 namespace ladder {

@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,7 +43,6 @@
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/report.h"
-#include "common/save/manifest.h"
 
 namespace ladder {
 

@@ -14,8 +14,6 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
 #include "common/error.h"

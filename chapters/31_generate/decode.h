@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/experts.h"

@@ -20,7 +20,6 @@
 #include "chapters/31_generate/batch.h"
 #include "chapters/31_generate/decode.h"
 #include "chapters/31_generate/draw.h"
-#include "common/error.h"
 #include "common/run/command_line.h"
 #include "kernels/transfer.h"
 

@@ -1,8 +1,6 @@
 // AdamW in which each parameter has a rate, an eps and a decay of its own.
 #pragma once
 
-#include <cstdint>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/34_scaling/scaling.h"
 
