@@ -57,8 +57,7 @@ struct ScheduleOptions {
   /// @throws UserError
   void check() const {
     if (warmup < 0) throw UserError("--warmup must be at least 0, not {}", warmup);
-    if (warmup_tokens < 0 || warmup_tokens > kMaxTokens)
-      throw UserError("--warmup-tokens must be from 0 to {}, not {}", kMaxTokens, warmup_tokens);
+    require_range("--warmup-tokens", warmup_tokens, 0, kMaxTokens);
     if (!(min_lr >= 0 && min_lr <= 1))
       throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
     if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);

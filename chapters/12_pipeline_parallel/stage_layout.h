@@ -38,7 +38,7 @@ struct PipelineOptions {
   /// Checks what can be checked before a rank starts. stage() knows the model and checks more.
   void check() const {
     constexpr int kMost = 1 << 12;  // blocks of a model
-    if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
+    require_range("--pp", pp, 0, kMost);
   }
 
   /// How `stages` split the layers, seen from one.

@@ -49,8 +49,7 @@ struct PlanOptions {
   template <class ShapeOf>
   void set_ranks(RunOptions& run, ShapeOf&& shape_of) const {
     if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
-    if (world < 0 || world > kMost)
-      throw UserError("--world must be from 0 to {}, not {}", kMost, world);
+    require_range("--world", world, 0, kMost);
     const bool not_given = run.ranks == 1 && !run.plan_only;  // mpirun may have started several
     const int here = not_given ? launched_processes() : run.ranks;
     run.ranks = shape_of(world > 0 ? world : here).size();
@@ -72,7 +71,7 @@ struct MeshOptions : PlanOptions {
   /// other axes leave.
   /// @throws UserError if the axes do not make that many ranks
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
-    if (dp < 0 || dp > kMost) throw UserError("--dp must be from 0 to {}, not {}", kMost, dp);
+    require_range("--dp", dp, 0, kMost);
     const auto at_least_1 = [](int64_t degree) { return std::max<int64_t>(1, degree); };
     const int64_t others = at_least_1(tp.tp) * at_least_1(pp.pp);
     const int64_t all = ranks == 1 ? others * at_least_1(dp) : ranks;

@@ -77,8 +77,10 @@ struct BlockOptions {
     set(config.position, position);
     if (config.mlp != before)
       config.hidden = config.mlp == Mlp::Gelu ? 0 : equal_hidden(config.channels);
-    if (hidden) config.hidden = within("--hidden", *hidden, kMaxHidden);
-    if (kv_heads) config.kv_heads = within("--kv-heads", *kv_heads, config.heads);
+    require_range("--hidden", hidden.value_or(1), 1, kMaxHidden);
+    require_range("--kv-heads", kv_heads.value_or(1), 1, config.heads);
+    config.hidden = hidden.value_or(config.hidden);
+    config.kv_heads = kv_heads.value_or(config.kv_heads);
     if (config.heads % config.groups() != 0)
       throw UserError("--kv-heads {} must divide --heads {}", config.groups(), config.heads);
     if (no_bias) config.bias = false;
@@ -98,11 +100,6 @@ struct BlockOptions {
   template <class Part>
   static void set(Part& part, const std::string& name) {
     part = named<Part>(name).value_or(part);
-  }
-  static int64_t within(const char* flag, int64_t value, int64_t most) {
-    if (value < 1 || value > most)
-      throw UserError("{} must be from 1 to {}, not {}", flag, most, value);
-    return value;
   }
   void set_theta(GptConfig& config) const {
     if (theta == 0) return;

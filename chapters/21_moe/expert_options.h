@@ -50,11 +50,13 @@ struct ExpertOptions {
   /// `config` with these experts. @throws UserError that names what is legal
   GptConfig gpt(GptConfig config) const {
     Experts& e = config.experts;
-    if (experts) e.count = within("--experts", *experts, 1);
+    require_range("--experts", experts.value_or(1), 1, kMaxExperts);
+    e.count = experts.value_or(e.count);
     if (e.count == 0) return without_experts(config);
     if (e.chosen == 0) e.chosen = 1;
     if (per_token) e.chosen = *per_token;
-    if (shared) e.shared = within("--shared-experts", *shared, 0);
+    require_range("--shared-experts", shared.value_or(0), 0, kMaxExperts);
+    e.shared = shared.value_or(e.shared);
     e.router = named<Router>(router).value_or(e.router);
     if (no_renormalize) e.renormalize = false;
     config.check();
@@ -78,11 +80,6 @@ struct ExpertOptions {
  private:
   static constexpr int64_t kMaxExperts = 1024;
 
-  static int64_t within(const char* flag, int64_t value, int64_t least) {
-    if (value < least || value > kMaxExperts)
-      throw UserError("{} must be from {} to {}, not {}", flag, least, kMaxExperts, value);
-    return value;
-  }
   GptConfig without_experts(const GptConfig& config) const {
     if (per_token || shared || !router.empty() || no_renormalize || capacity > 0)
       throw UserError(

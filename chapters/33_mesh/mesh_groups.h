@@ -45,8 +45,7 @@ struct FullMeshOptions : PlanOptions {
   /// @throws UserError if the axes do not divide the ranks
   MeshShape shape(const TensorParallelOptions& tp, const ContextOptions& context,
                   const PipelineOptions& pp, const HsdpOptions& hsdp, int ranks) const {
-    if (hsdp.replicas < 1 || hsdp.replicas > kMost)
-      throw UserError("--replicas must be from 1 to {}, not {}", kMost, hsdp.replicas);
+    require_range("--replicas", hsdp.replicas, 1, kMost);
     MeshShape mesh{{Axis::Tensor, std::max(1, tp.tp)},
                    {Axis::Context, context.cp},
                    {Axis::Replica, hsdp.replicas},
