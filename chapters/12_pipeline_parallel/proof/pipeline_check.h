@@ -118,7 +118,7 @@ inline int64_t most_in_flight(const std::vector<Action>& list) {
   for (const Action& a : list) {
     now += a.what == Do::Forward;
     most = std::max(most, now);
-    now -= ends_flight(a.what);
+    now -= wants_weight(a.what);
   }
   return most;
 }
@@ -156,12 +156,12 @@ inline void check_compute(const Pipeline& pipeline, const Turn& turn, ChunkProgr
       refuse(pipeline, "{}: here must be micro-batch {}", to_string(pipeline, turn), next);
     ++next;
   };
-  if (what == Do::Backward || what == Do::BackwardInput) {
+  if (wants_input(what)) {
     in_order(done.inputs);
     if (!done.forward[micro])
       refuse(pipeline, "{} has no Forward before it", to_string(pipeline, turn));
   }
-  if (what == Do::Backward || what == Do::BackwardWeight) {
+  if (wants_weight(what)) {
     in_order(done.weights);
     if (micro >= done.inputs)
       refuse(pipeline, "{} has no BackwardInput before it", to_string(pipeline, turn));
