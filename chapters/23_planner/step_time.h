@@ -78,22 +78,12 @@ class StepModel {
   /// The actions of each stage in time. For more than one stage.
   PipelineClock clock() const {
     const Pipeline pipeline = make_pipeline(l_.schedule, l_.pp, l_.chunks, l_.micros(job_));
+    const auto v = static_cast<double>(l_.chunks);
     Durations all;
-    for (int64_t s = 0; s < l_.pp; ++s) {
-      const StageSeconds t = stages_.of(s);
-      const auto chunks = static_cast<double>(l_.chunks);
-      const auto times = [&](Do what) {
-        switch (what) {
-          case Do::Forward: return t.forward.total() / chunks;
-          case Do::Backward: return t.backward() / chunks;
-          case Do::BackwardInput: return t.input.total() / chunks;
-          case Do::BackwardWeight: return t.weight.total() / chunks;
-          default: return 0.0;  // messages are part of their stage's times
-        }
-      };
-      all.emplace_back();
-      for (const Action& a : pipeline.lists[static_cast<size_t>(s)])
-        all.back().push_back(times(a.what));
+    for (const auto& list : pipeline.lists) {
+      const StageSeconds t = stages_.of(std::ssize(all));  // with its messages
+      all.push_back(durations_of(list, {t.forward.total() / v, t.backward() / v,
+                                        t.input.total() / v, t.weight.total() / v}));
     }
     return simulate(pipeline, all);
   }

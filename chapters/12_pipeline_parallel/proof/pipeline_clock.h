@@ -22,6 +22,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -67,22 +68,23 @@ struct PipelineClock {
   }
 };
 
+/// How long each action of a list takes. Messages take no time.
+/// @param times of Forward, Backward, BackwardInput, BackwardWeight
+inline std::vector<double> durations_of(const std::vector<Action>& list,
+                                        const std::array<double, 4>& times) {
+  std::vector<double> all;
+  for (const Action& a : list) {
+    const auto i = static_cast<size_t>(a.what);
+    all.push_back(i < times.size() ? times[i] : 0);
+  }
+  return all;
+}
+
 /// Durations if every micro-batch takes the same times in each chunk, and messages take none.
 inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_I, double T_W) {
-  const auto duration = [&](Do what) {
-    switch (what) {
-      case Do::Forward: return T_F;
-      case Do::Backward: return T_I + T_W;
-      case Do::BackwardInput: return T_I;
-      case Do::BackwardWeight: return T_W;
-      default: return 0.0;
-    }
-  };
   Durations all;
-  for (const auto& list : pipeline.lists) {
-    all.emplace_back();
-    for (const Action& a : list) all.back().push_back(duration(a.what));
-  }
+  for (const auto& list : pipeline.lists)
+    all.push_back(durations_of(list, {T_F, T_I + T_W, T_I, T_W}));
   return all;
 }
 
