@@ -95,37 +95,30 @@ inline Repeated repeated(const std::vector<std::string_view>& parts) {
 }
 
 /// A text with its words and lines.
-class CutText {
- public:
-  explicit CutText(std::string_view text) : text_(text), characters_(ladder::characters(text)) {
+struct CutText {
+  std::string_view text;
+  int64_t characters;
+  std::vector<std::string_view> words;
+  std::vector<std::string_view> lines;  ///< a line end at the end of the text begins no further one
+  int64_t real_words = 0;               ///< with a letter or a number
+  int64_t real_characters = 0;          ///< of real words
+  int64_t words_with_letter = 0;
+
+  explicit CutText(std::string_view of) : text(of), characters(ladder::characters(of)) {
     for_words(text, [&](auto... word) { add_word(word...); });
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());
-      lines_.push_back(text.substr(begin, end - begin));
+      lines.push_back(text.substr(begin, end - begin));
       begin = end + 1;
     }
   }
-  std::string_view text() const { return text_; }
-  int64_t characters() const { return characters_; }
-  const std::vector<std::string_view>& words() const { return words_; }
-  /// A line end at the end of the text begins no further line.
-  const std::vector<std::string_view>& lines() const { return lines_; }
-
-  int64_t word_count() const { return std::ssize(words_); }
-  int64_t line_count() const { return std::ssize(lines_); }
-  int64_t real_words() const { return real_words_; }            ///< with a letter or a number
-  int64_t real_characters() const { return real_characters_; }  ///< of real words
-  int64_t words_with_letter() const { return words_with_letter_; }
-
+  int64_t word_count() const { return std::ssize(words); }
+  int64_t line_count() const { return std::ssize(lines); }
   int64_t count(std::string_view what) const {
     int64_t found = 0;
-    for (size_t at = 0; (at = text_.find(what, at)) != std::string_view::npos; at += what.size())
+    for (size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; at += what.size())
       ++found;
     return found;
-  }
-  template <class F>
-  int64_t lines_that(F&& f) const {
-    return std::ranges::count_if(lines_, f);
   }
 
   /// Of the n words in a row that are the most frequent: their characters, with n - 1 blanks
@@ -135,19 +128,20 @@ class CutText {
       int64_t count = 0;
       size_t first = 0;
     };
-    PairMap<Gram> grams(words_.size());
+    PairMap<Gram> grams(words.size());
     Gram top;
     for (size_t i = 0; i + n <= ids_.size(); ++i) {
       Gram& gram = grams[gram_hash(i, n)];
       if (gram.count++ == 0) gram.first = i;
       if (gram.count > top.count || (gram.count == top.count && gram.first < top.first)) top = gram;
     }
-    return top.count == 0 ? 0 : top.count * (gram_characters(top.first, n) + ssize_of(n) - 1);
+    const auto blanks = static_cast<int64_t>(n) - 1;
+    return top.count == 0 ? 0 : top.count * (gram_characters(top.first, n) + blanks);
   }
   /// Characters of words within n words in a row that have stood earlier in the text. No word
   /// counts twice.
   int64_t repeated_grams(size_t n) const {
-    PairMap<char> met(words_.size());
+    PairMap<char> met(words.size());
     int64_t found = 0;
     for (size_t i = 0; i + n <= ids_.size();) {
       char& is_known = met[gram_hash(i, n)];
@@ -159,7 +153,6 @@ class CutText {
   }
 
  private:
-  static int64_t ssize_of(size_t n) { return static_cast<int64_t>(n); }
   // 63 bits, because a PairMap reserves the largest key of 64.
   uint64_t gram_hash(size_t i, size_t n) const {
     return hash64({reinterpret_cast<const char*>(&ids_[i]), n * sizeof(ids_[0])}) >> 1;
@@ -168,18 +161,15 @@ class CutText {
 
   void add_word(std::string_view word, bool has_letter, bool has_number) {
     const int64_t size = ladder::characters(word);
-    words_.push_back(word);
+    words.push_back(word);
     ids_.push_back(known_.emplace(word, static_cast<uint32_t>(known_.size())).first->second);
     ends_.push_back(ends_.back() + size);
-    words_with_letter_ += has_letter;
+    words_with_letter += has_letter;
     if (!has_letter && !has_number) return;
-    ++real_words_;
-    real_characters_ += size;
+    ++real_words;
+    real_characters += size;
   }
 
-  std::string_view text_;
-  int64_t characters_, real_words_ = 0, real_characters_ = 0, words_with_letter_ = 0;
-  std::vector<std::string_view> words_, lines_;
   std::unordered_map<std::string_view, uint32_t> known_;  ///< the id of each different word
   std::vector<uint32_t> ids_;                             ///< of all words, in their order
   std::vector<int64_t> ends_{0};                          ///< characters of words 0 to i - 1

@@ -36,7 +36,7 @@ inline int64_t stop_words(const CutText& text) {
   constexpr std::array<std::string_view, 8> kStopWords = {"the", "be",   "to",   "of",
                                                           "and", "that", "have", "with"};
   return std::ranges::count_if(kStopWords, [&](std::string_view stop) {
-    return std::ranges::find(text.words(), stop) != text.words().end();
+    return std::ranges::find(text.words, stop) != text.words.end();
   });
 }
 inline bool starts_with_bullet(std::string_view line) {
@@ -47,26 +47,26 @@ inline bool ends_with_ellipsis(std::string_view line) {
 }
 
 inline Repeated repeated_paragraphs(const CutText& text) {
-  return repeated(between_newlines(trimmed(text.text()), 2));
+  return repeated(between_newlines(trimmed(text.text), 2));
 }
 inline Repeated repeated_lines(const CutText& text) {
-  return repeated(between_newlines(text.text(), 1));
+  return repeated(between_newlines(text.text, 1));
 }
 template <size_t kWords>
 Ratio top_gram(const CutText& text) {
-  return {text.top_gram(kWords), text.characters()};
+  return {text.top_gram(kWords), text.characters};
 }
 template <size_t kWords>
 Ratio repeated_grams(const CutText& text) {
-  return {text.repeated_grams(kWords), text.characters()};
+  return {text.repeated_grams(kWords), text.characters};
 }
 
 /// How many sentences a text has. A word ends one if it ends with . ? or ! (quotes may follow), or
 /// if it is the last of a line.
 inline int64_t sentences(const CutText& text) {
-  const std::string_view all = text.text();
+  const std::string_view all = text.text;
   int64_t ends = 0;
-  for (std::string_view word : text.words()) {
+  for (std::string_view word : text.words) {
     const size_t end = static_cast<size_t>(word.data() - all.data()) + word.size();
     while (word.ends_with('"') || word.ends_with('\'')) word.remove_suffix(1);
     ends += end == all.size() || all[end] == '\n' || ends_with_any(word, std::array{".", "?", "!"});
@@ -76,7 +76,7 @@ inline int64_t sentences(const CutText& text) {
 
 /// Lines that are not blank, as FineWeb counts them.
 inline std::vector<std::string_view> full_lines(const CutText& text) {
-  std::vector<std::string_view> lines = text.lines();
+  std::vector<std::string_view> lines = text.lines;
   std::erase_if(lines, [](std::string_view line) { return trimmed(line).empty(); });
   return lines;
 }
@@ -123,36 +123,36 @@ using Cut = const CutText&;
 // clang-format off
 inline constexpr Rule kRules[] = {
   {Gopher, "few_words",
-   [](Cut t) { return Ratio{t.real_words()}; }, AtLeast, {50}},
+   [](Cut t) { return Ratio{t.real_words}; }, AtLeast, {50}},
   {Gopher, "many_words",
-   [](Cut t) { return Ratio{t.real_words()}; }, AtMost, {100000}},
+   [](Cut t) { return Ratio{t.real_words}; }, AtMost, {100000}},
   {Gopher, "short_words",
-   [](Cut t) { return Ratio{t.real_characters(), t.real_words()}; }, AtLeast, {3}},
+   [](Cut t) { return Ratio{t.real_characters, t.real_words}; }, AtLeast, {3}},
   {Gopher, "long_words",
-   [](Cut t) { return Ratio{t.real_characters(), t.real_words()}; }, AtMost, {10}},
+   [](Cut t) { return Ratio{t.real_characters, t.real_words}; }, AtMost, {10}},
   {Gopher, "hashes",
    [](Cut t) { return Ratio{t.count("#"), t.word_count()}; }, AtMost, {1, 10}},
   {Gopher, "ellipses",
    [](Cut t) { return Ratio{t.count("...") + t.count("…"), t.word_count()}; }, AtMost, {1, 10}},
   {Gopher, "bullets",
-   [](Cut t) { return Ratio{t.lines_that(starts_with_bullet), t.line_count()}; }, AtMost, {9, 10}},
+   [](Cut t) { return Ratio{std::ranges::count_if(t.lines, starts_with_bullet), t.line_count()}; }, AtMost, {9, 10}},
   {Gopher, "ellipsis_lines",
-   [](Cut t) { return Ratio{t.lines_that(ends_with_ellipsis), t.line_count()}; }, AtMost, {3, 10}},
+   [](Cut t) { return Ratio{std::ranges::count_if(t.lines, ends_with_ellipsis), t.line_count()}; }, AtMost, {3, 10}},
   {Gopher, "no_letters",
-   [](Cut t) { return Ratio{t.words_with_letter(), t.word_count()}; }, AtLeast, {8, 10}},
+   [](Cut t) { return Ratio{t.words_with_letter, t.word_count()}; }, AtLeast, {8, 10}},
   {Gopher, "stop_words",
    [](Cut t) { return Ratio{stop_words(t)}; }, AtLeast, {2}},
 
   {Repetition, "paragraphs",
-   [](Cut t) { return Ratio{repeated_paragraphs(t).count, std::ssize(between_newlines(trimmed(t.text()), 2))}; },
+   [](Cut t) { return Ratio{repeated_paragraphs(t).count, std::ssize(between_newlines(trimmed(t.text), 2))}; },
    AtMost, {3, 10}},
   {Repetition, "paragraph_characters",
-   [](Cut t) { return Ratio{repeated_paragraphs(t).characters, t.characters()}; }, AtMost, {2, 10}},
+   [](Cut t) { return Ratio{repeated_paragraphs(t).characters, t.characters}; }, AtMost, {2, 10}},
   {Repetition, "lines",
-   [](Cut t) { return Ratio{repeated_lines(t).count, std::ssize(between_newlines(t.text(), 1))}; },
+   [](Cut t) { return Ratio{repeated_lines(t).count, std::ssize(between_newlines(t.text, 1))}; },
    AtMost, {3, 10}},
   {Repetition, "line_characters",
-   [](Cut t) { return Ratio{repeated_lines(t).characters, t.characters()}; }, AtMost, {2, 10}},
+   [](Cut t) { return Ratio{repeated_lines(t).characters, t.characters}; }, AtMost, {2, 10}},
   {Repetition, "top_2_gram", top_gram<2>, AtMost, {20, 100}},
   {Repetition, "top_3_gram", top_gram<3>, AtMost, {18, 100}},
   {Repetition, "top_4_gram", top_gram<4>, AtMost, {16, 100}},
@@ -164,7 +164,7 @@ inline constexpr Rule kRules[] = {
   {Repetition, "10_grams", repeated_grams<10>, AtMost, {10, 100}},
 
   {C4, "lorem_ipsum",
-   [](Cut t) { return Ratio{in_lower_case(t.text()).find("lorem ipsum") != std::string::npos}; }, AtMost, {0}},
+   [](Cut t) { return Ratio{in_lower_case(t.text).find("lorem ipsum") != std::string::npos}; }, AtMost, {0}},
   {C4, "braces", [](Cut t) { return Ratio{t.count("{")}; }, AtMost, {0}},
   {C4, "sentences", [](Cut t) { return Ratio{sentences(t)}; }, AtLeast, {5}},
 
@@ -174,7 +174,7 @@ inline constexpr Rule kRules[] = {
    [](Cut t) { return full_lines_that(t, [](std::string_view l) { return characters(l) <= 30; }); },
    AtMost, {67, 100}},
   {FineWeb, "repeated_lines",
-   [](Cut t) { return Ratio{repeated(full_lines(t)).characters, t.characters() - t.count("\n")}; },
+   [](Cut t) { return Ratio{repeated(full_lines(t)).characters, t.characters - t.count("\n")}; },
    AtMost, {1, 100}},
   {FineWeb, "lists",
    [](Cut t) { return Ratio{t.count("\n"), t.word_count()}; }, AtMost, {3, 10}},

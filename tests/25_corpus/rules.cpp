@@ -145,9 +145,9 @@ TEST(Rules, DivideByNothing) {
 TEST(CutTexts, CountCharactersWordsAndLines) {
   const CutText text("  Zwölf\u00A0Boxk\u00E4mpfer\tjagen 12 …\n\n ");
   EXPECT_EQ(text.word_count(), 5);
-  EXPECT_EQ(text.real_words(), 4);
-  EXPECT_EQ(text.words_with_letter(), 3);
-  EXPECT_EQ(text.real_characters(), 5 + 10 + 5 + 2);
+  EXPECT_EQ(text.real_words, 4);
+  EXPECT_EQ(text.words_with_letter, 3);
+  EXPECT_EQ(text.real_characters, 5 + 10 + 5 + 2);
   EXPECT_EQ(text.line_count(), 3);
   EXPECT_EQ(trimmed("\u3000 a b\u00A0\n"), "a b");
   EXPECT_EQ(trimmed(" \u00A0"), "");
