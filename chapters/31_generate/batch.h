@@ -21,6 +21,7 @@
 #include "common/json.h"
 #include "common/model/parts.h"
 #include "common/run/command_line.h"
+#include "common/run/ending.h"
 #include "common/run/logits.h"
 #include "common/run/text_codec.h"
 #include "kernels/transfer.h"
@@ -214,6 +215,21 @@ class AnswerBatch {
       if (!text.answer) continue;
       if (watch) watch(*text.answer);
       if (text.answer->end != End::None) text = {};
+    }
+  }
+
+  /// Lets answers grow until all have ended. @param stops whether a signal stops it after a pass
+  template <class Answers>
+  void grow(const Ctx& ctx, const Decoder& decoder, const KvCache& cache, Answers&& answers,
+            bool stops = false) {
+    auto next = answers.begin();
+    const auto busy = [&] {
+      while (next != answers.end() && admit(ctx, &cache, *next)) ++next;
+      return std::ranges::any_of(places_, [](const Placed& text) { return text.answer; });
+    };
+    while (!(stops && stop_signal() != 0) && busy()) {
+      const std::vector<TextRows> pass = rows();
+      take(ctx, pass, decoder.forward(ctx, pass));
     }
   }
 

@@ -1,7 +1,6 @@
 // Writer: texts up to a stop, by the decoder of chapter 31. The most likely token is always taken.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,7 +18,6 @@
 #include "chapters/35_evaluate/scores.h"
 #include "chapters/35_evaluate/tasks.h"
 #include "common/error.h"
-#include "common/run/ending.h"
 #include "common/run/text_codec.h"
 
 namespace ladder {
@@ -61,7 +59,7 @@ class Writer {
       texts.stop = how.first;
       size_.max_tokens = how.second;
       AnswerBatch batch(arena_, codec, greedy, texts, size_);
-      grow(ctx, batch, answers);
+      batch.grow(ctx, decoder_, cache_, answers, /*stops=*/true);
       for (const Answer& answer : answers)
         outcomes[static_cast<size_t>(answer.line)].text = answer.text;
     }
@@ -70,19 +68,6 @@ class Writer {
  private:
   /// Stops, and the most tokens. Texts grow together that have the same.
   using How = std::pair<std::vector<std::string>, int64_t>;
-
-  /// Until all of them have ended.
-  void grow(const Ctx& ctx, AnswerBatch& batch, std::deque<Answer>& answers) const {
-    auto next = answers.begin();
-    const auto busy = [&] {
-      while (next != answers.end() && batch.admit(ctx, &cache_, *next)) ++next;
-      return std::ranges::any_of(batch.places(), [](const Placed& p) { return p.answer; });
-    };
-    while (stop_signal() == 0 && busy()) {
-      const std::vector<TextRows> pass = batch.rows();
-      batch.take(ctx, pass, decoder_.forward(ctx, pass));
-    }
-  }
 
   Arena& arena_;
   BatchSize size_;

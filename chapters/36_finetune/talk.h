@@ -78,11 +78,7 @@ inline void talk(const RunOptions& run, const BaseOptions& base, const LoraOptio
           "line {}: the conversation has {} tokens, and the window {}; legal are {}. An empty line "
           "begins a new one",
           line + 1, answer.prompt, T, T - 1);
-    batch.admit(ctx, &*model.cache, answer);
-    while (answer.end == End::None) {
-      const std::vector<TextRows> pass = batch.rows();
-      batch.take(ctx, pass, model.decoder.forward(ctx, pass));
-    }
+    batch.grow(ctx, model.decoder, *model.cache, std::span(&answer, 1));
     const bool ended = answer.end == End::Token;
     const std::span<const int32_t> said = answer.drawn().first(answer.drawn().size() - ended);
     fmt::print("{}\n", codec.decode(said));

@@ -5,7 +5,6 @@
 // Answers to one prompt copy the prompt's keys from each other.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,15 +50,7 @@ class TextSampler {
   void write(const Ctx& ctx, std::vector<Scored>& answers, const std::vector<RlTask>& tasks,
              bool greedy) {
     draw_ = Draw(greedy ? DrawOptions{.temperature = 0} : options_);
-    auto next = answers.begin();
-    const auto busy = [&] {
-      while (next != answers.end() && batch_.admit(ctx, &cache_, *next)) ++next;
-      return std::ranges::any_of(batch_.places(), [](const Placed& p) { return p.answer; });
-    };
-    while (busy()) {
-      const std::vector<TextRows> pass = batch_.rows();
-      batch_.take(ctx, pass, decoder_.forward(ctx, pass));
-    }
+    batch_.grow(ctx, decoder_, cache_, answers);
     for (Scored& answer : answers) {
       const bool ended = answer.end == End::Token;
       const auto said = answer.drawn();
