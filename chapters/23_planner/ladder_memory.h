@@ -86,10 +86,13 @@ class LadderMemory {
   }
 
  private:
-  /// What every chapter has: scratch, the digits of the norm, tokens, targets and losses.
+  /// What every chapter has: weights, states, scratch, the digits of the norm, tokens, targets and
+  /// losses.
+  /// @param weights that the rank keeps; @param states those that it updates
   /// @param tokens of a sequence on this rank
-  MemoryBytes common(const ParamLayout& states, int64_t tokens) const {
+  MemoryBytes common(const ParamLayout& weights, const ParamLayout& states, int64_t tokens) const {
     MemoryBytes bytes;
+    bytes[Mem::Param] = Weights::param_bytes(weights.size(), job_.precision);
     bytes[Mem::Master] = Weights::master_bytes(states.size(), job_.precision);
     bytes[Mem::Optim] = Optimizer::bytes(states, {}, {});
     bytes[Mem::Activation] = 8 * share_ * tokens + 4 * job_.batch;
@@ -114,9 +117,8 @@ class LadderMemory {
     const Recompute recompute(l_.recompute, gpt.layers);
     const ActivationPlan acts = recompute.plan(job_.precision.plan());
     const int ranks = static_cast<int>(l_.shards());
-    MemoryBytes bytes = common(l_.zero >= 1 ? shard : params, gpt.seq_len);
-    bytes[Mem::Param] =
-        Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
+    MemoryBytes bytes =
+        common(l_.zero >= 3 ? shard : params, l_.zero >= 1 ? shard : params, gpt.seq_len);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
     add_experts(bytes, ExpertSizes(gpt, micro_), acts);
@@ -143,8 +145,7 @@ class LadderMemory {
     const ParamLayout params(gpt, ranks, {}, {}, options.place(gpt, ranks, 0)),
         shard = params.shard(0);
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
-    MemoryBytes bytes = common(shard, gpt.seq_len);
-    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    MemoryBytes bytes = common(params, shard, gpt.seq_len);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
     ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
@@ -166,8 +167,7 @@ class LadderMemory {
     const GptConfig gpt = local_part(job_.gpt, l_.cp);
     const ParamLayout params(gpt, ranks), shard = params.shard(0);
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
-    MemoryBytes bytes = common(shard, own.size());
-    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    MemoryBytes bytes = common(params, shard, own.size());
     bytes[Mem::Activation] += activation_bytes(gpt, micro, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro, acts);
     ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
@@ -182,8 +182,7 @@ class LadderMemory {
     const ParamLayout params(gpt, 1, {0, l_.tp});
     const ActivationPlan acts =
         tensor().plan(Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan()), gpt, l_.tp);
-    MemoryBytes bytes = common(params, gpt.seq_len);
-    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    MemoryBytes bytes = common(params, params, gpt.seq_len);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
     GradTree::add_bytes(bytes, params, accumulate_, GA_);
@@ -225,9 +224,8 @@ class LadderMemory {
     const ActivationPlan acts =
         tensor().plan(stage.plan(job_.precision.plan(), recompute), gpt, l_.tp);
     const int ranks = static_cast<int>(l_.cp * l_.dp);
-    MemoryBytes bytes = common(shard, own.size());
+    MemoryBytes bytes = common(params, shard, own.size());
     bytes[Mem::Activation] += 4 * share_;
-    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
     bytes[Mem::Comm] = CommStream::bytes(ranks, params.largest_section());
     ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.overlaps(ranks));
     ContextParallel::add_bytes(bytes, context.way, ContextShape(own, job_.gpt, acts.dtype, l_.tp),
@@ -245,8 +243,7 @@ class LadderMemory {
     const Recompute recompute(l_.recompute, stage.model_chunk.layers, /*at_once=*/false);
     const ActivationPlan acts =
         tensor().plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
-    MemoryBytes bytes = common(shard, job_.gpt.seq_len);
-    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    MemoryBytes bytes = common(params, shard, job_.gpt.seq_len);
     bytes[Mem::Comm] = CommStream::bytes(static_cast<int>(l_.dp), params.largest_section());
     if (ladder_chapter(job_, l_) == "13_3d_parallel")
       TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);
