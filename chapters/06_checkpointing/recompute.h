@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -36,6 +35,7 @@
 #include "common/model/activations.h"
 #include "common/model/parts.h"
 #include "common/names.h"
+#include "common/number_in.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "kernels/cost.h"
@@ -142,11 +142,9 @@ class Recompute {
   static int64_t segment_of(const std::string& policy, int64_t L) {
     if (policy == "full") return 1;
     if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
-    int64_t k = 0;
-    const char* end = policy.data() + policy.size();
-    const bool every = policy.starts_with("every:");
-    const auto parsed = std::from_chars(policy.data() + (every ? 6 : 0), end, k);
-    if (!every || parsed.ec != std::errc{} || parsed.ptr != end || k < 1 || k > L)
+    const auto [every, number] = around_colon(policy);
+    const int64_t k = every == "every" ? number_in<int64_t>(number).value_or(0) : 0;
+    if (k < 1 || k > L)
       throw UserError(
           "--recompute {}; legal are none, every:1 to every:{}, sqrt, full, selective, "
           "selective:attention and selective:mlp",

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/07_ddp/ddp.h"
 #include "common/error.h"
+#include "common/number_in.h"
 #include "common/run/command_line.h"
 
 namespace ladder {
@@ -86,14 +86,11 @@ class BatchRamp {
   };
 
   static Stage read(const std::string& text) {
-    Stage stage{};
-    const char* end = text.data() + text.size();
-    const auto batch = std::from_chars(text.data(), end, stage.batch);
-    const bool colon = batch.ec == std::errc{} && batch.ptr != end && *batch.ptr == ':';
-    const auto until = std::from_chars(colon ? batch.ptr + 1 : end, end, stage.until);
-    if (!colon || until.ec != std::errc{} || until.ptr != end)
+    const auto [before, behind] = around_colon(text);
+    const auto batch = number_in<int64_t>(before), until = number_in<int64_t>(behind);
+    if (!batch || !until)
       throw UserError("--batch-ramp {}: it takes BATCH:UNTIL_STEP, as in 4:100,8:300", text);
-    return stage;
+    return {*batch, *until};
   }
 
   int64_t full_;

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -25,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/number_in.h"
 
 namespace ladder::planner {
 
@@ -102,13 +102,11 @@ inline std::string bare(const std::string& text) {
 /// The number in `value`, if field `field` of `file` may have it. @throws UserError
 inline double device_number(const std::string& file, const DeviceField& field,
                             const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool whole = error == std::errc{} && end == value.data() + value.size();
-  if (!whole || !(number >= field.least && number <= field.most))
+  const auto number = number_in<double>(value);
+  if (!number || !(*number >= field.least && *number <= field.most))
     throw UserError("--device {}: {} is {}; legal are numbers from {} to {}", file, field.name,
                     value, field.least, field.most);
-  return number * field.unit;
+  return *number * field.unit;
 }
 
 /// @throws UserError that names the line or the field that is wrong, and what is legal

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstdint>
 #include <string>
 
@@ -15,6 +14,7 @@
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/23_planner/job.h"
 #include "common/error.h"
+#include "common/number_in.h"
 
 namespace ladder::planner {
 
@@ -81,10 +81,8 @@ inline std::string groups_are_alike(const Job&, const PlanLayout& l) {
 }
 /// Segments of every:K lie in one part of a stage.
 inline std::string segments_fit(const Job& job, const PlanLayout& l) {
-  constexpr std::string_view kEvery = "every:";
-  int64_t k = 0;
-  if (l.recompute.starts_with(kEvery))
-    std::from_chars(l.recompute.data() + kEvery.size(), l.recompute.data() + l.recompute.size(), k);
+  const auto [every, number] = around_colon(l.recompute);
+  const int64_t k = every == "every" ? number_in<int64_t>(number).value_or(0) : 0;
   const int64_t part = job.gpt.layers / (l.pp * l.chunks);
   if (k <= part) return "";
   return fmt::format("recompute {}: a part of {} stages has {} layers", l.recompute, l.pp, part);

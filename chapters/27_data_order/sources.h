@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "common/checksum.h"
 #include "common/data/document_file.h"
 #include "common/error.h"
+#include "common/number_in.h"
 #include "common/run/agreement.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
@@ -45,10 +45,8 @@ inline SourceFiles read_source(const std::string& text) {
   SourceFiles source{.path = text.substr(0, colon), .weight = 0};
   if (colon == std::string::npos || source.path.empty())
     throw UserError("--sources {}: it takes FILE:WEIGHT,..., as in web.bin:3,books.bin:1", text);
-  const char *const begin = text.data() + colon + 1, *const end = text.data() + text.size();
-  const auto number = std::from_chars(begin, end, source.weight);
-  if (number.ec != std::errc{} || number.ptr != end || source.weight < 1 ||
-      source.weight > kMaxWeights)
+  source.weight = number_in<int64_t>(text.substr(colon + 1)).value_or(0);
+  if (source.weight < 1 || source.weight > kMaxWeights)
     throw UserError("--sources {}: the weight must be a whole number from 1 to {}", text,
                     kMaxWeights);
   return source;

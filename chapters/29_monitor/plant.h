@@ -9,16 +9,16 @@
 // (A bad batch is --bad-batch of chapter 14.)
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "common/data/text.h"
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/names.h"
+#include "common/number_in.h"
 #include "common/random.h"
 #include "common/run/command_line.h"
 #include "kernels/context.h"
@@ -43,11 +43,10 @@ struct PlantOptions {
   /// Reads the text. @throws UserError
   void check() {
     if (text.empty()) return;
-    const size_t colon = std::min(text.find(':'), text.size());
-    const char* const end = text.data() + text.size();
-    kind = named<Planted>(text.substr(0, colon)).value_or(Planted::None);
-    const auto number = std::from_chars(text.data() + std::min(colon + 1, text.size()), end, step);
-    if (kind == Planted::None || number.ec != std::errc{} || number.ptr != end || step < 0)
+    const auto [name, number] = around_colon(text);
+    kind = named<Planted>(name).value_or(Planted::None);
+    step = number_in<int64_t>(number).value_or(-1);
+    if (kind == Planted::None || step < 0)
       throw UserError("--plant {}; legal are shuffle, rate, freeze or rank, a colon, and a step",
                       text);
   }

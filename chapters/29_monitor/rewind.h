@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +26,7 @@
 #include "chapters/14_stability/spike_guard.h"
 #include "common/data/text.h"
 #include "common/error.h"
+#include "common/number_in.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
 #include "common/run/run.h"
@@ -64,13 +64,10 @@ struct RewindOptions {
   }
 
   static Range range(const std::string& text) {
-    Range range{-1, -1};
-    const char* const end = text.data() + text.size();
-    const char* const colon = std::from_chars(text.data(), end, range.begin).ptr;
-    if (colon != end && *colon == ':' &&
-        std::from_chars(colon + 1, end, range.end).ptr == end &&  // what is no number stays -1
-        0 <= range.begin && range.begin < range.end && range.end <= kMaxCount)
-      return range;
+    const auto [before, behind] = around_colon(text);
+    const Range range{number_in<int64_t>(before).value_or(-1),
+                      number_in<int64_t>(behind).value_or(-1)};
+    if (0 <= range.begin && range.begin < range.end && range.end <= kMaxCount) return range;
     throw UserError("--skip-batches {}; legal is A:B with A from 0 on and B above A", text);
   }
 };

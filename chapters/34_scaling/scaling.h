@@ -12,16 +12,15 @@
 // is multiplied by c, eps and weight decay by 1 / c, because the gradient of c W is 1 / c of W's.
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/model/scaled_norm.h"
+#include "common/number_in.h"
 #include "common/run/command_line.h"
 #include "kernels/kernels.h"
 
@@ -127,12 +126,10 @@ class Scaling {
   }
 
   static int64_t read(const std::string& text) {
-    int64_t number = 0;
-    const char* end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc{} || at != end || text.front() < '1' || text.front() > '9')
+    const auto number = number_in<int64_t>(text);
+    if (!number || text.front() < '1' || text.front() > '9')
       throw UserError("--mup takes WIDTH,DEPTH, two numbers from 1, not {}", text);
-    return number;
+    return *number;
   }
 
   bool is_on_ = false;
