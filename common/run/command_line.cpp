@@ -1,7 +1,6 @@
 #include "common/run/command_line.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <type_traits>
 
@@ -9,6 +8,7 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/number_in.h"
 #include "common/run/run_main.h"
 
 namespace ladder {
@@ -18,13 +18,11 @@ namespace {
 /// too large.
 template <class Int>
 std::string to_decimal(std::string& text) {
-  Int value{};
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || last != end)
+  const std::optional<Int> value = number_in<Int>(text);
+  if (!value)
     return fmt::format("{} is no whole number from {} to {}", text, std::numeric_limits<Int>::min(),
                        std::numeric_limits<Int>::max());
-  text = std::to_string(value);
+  text = std::to_string(*value);
   return "";
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include "common/comm/failure.h"
 #include "common/error.h"
+#include "common/number_in.h"
 
 namespace ladder {
 namespace {
@@ -50,13 +50,10 @@ Fault fault_of(const std::string& text) {
   if (first != std::string::npos && second != std::string::npos) {
     const std::optional<Operation> operation = operation_of(part(first + 1, second));
     Fault fault{.kind = named<Fault::Kind>(part(0, first)).value_or(Fault::Kind::None),
-                .operation = operation.value_or(Operation::Recv)};
-    const char* end = text.data() + text.size();
-    const auto number = std::from_chars(text.data() + second + 1, end, fault.nth);
+                .operation = operation.value_or(Operation::Recv),
+                .nth = number_in<int64_t>(part(second + 1, text.size())).value_or(-1)};
     const bool again = fault.kind == Fault::Kind::Twice && operation == Operation::Recv;
-    if (fault.kind != Fault::Kind::None && operation && !again && number.ec == std::errc{} &&
-        number.ptr == end && fault.nth >= 0)
-      return fault;
+    if (fault.kind != Fault::Kind::None && operation && !again && fault.nth >= 0) return fault;
   }
   throw UserError(
       "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, "

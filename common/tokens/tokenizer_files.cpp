@@ -1,6 +1,6 @@
 #include "common/tokens/tokenizer_files.h"
 
-#include <charconv>
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/input_file.h"
 #include "common/json.h"
+#include "common/number_in.h"
 #include "common/output_file.h"
 
 namespace ladder {
@@ -123,14 +124,11 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
   for_lines(path, [&](std::string_view line, int64_t number) {
     const size_t blank = line.find(' ');
     const auto bytes = from_base64(line.substr(0, blank));
-    int64_t rank = 0;
-    const std::string_view digits =
-        blank == std::string_view::npos ? std::string_view() : line.substr(blank + 1);
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-    if (!bytes || digits.empty() || read.ec != std::errc{} || read.ptr != digits.end())
+    const auto rank = number_in<int64_t>(line.substr(std::min(blank, line.size() - 1) + 1));
+    if (!bytes || !rank)
       throw UserError("line {} is {}; legal is a token in base64, a blank, and its rank", number,
                       std::string(line));
-    builder.add_token(*bytes, rank, line);
+    builder.add_token(*bytes, *rank, line);
   });
   builder.merge_by_rank();
   if (hints.end_of_text) builder.add_added(kEndOfText, {}, *hints.end_of_text);
