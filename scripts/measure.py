@@ -67,19 +67,34 @@ def short_text(batch, seq_len):
     return short
 
 
-def take_turns(rounds, chapter, flags, text):
-    """{name: [Run, ...]} for flags {name: flags}: in each round every one runs once, so that a slow
-    minute hits all of them."""
-    runs = {name: [] for name in flags}
+def take_turns(rounds, wanted, text):
+    """{name: [Run, ...]} for `wanted` {name: (chapter, flags)}: in each round every one runs once, so that a
+    slow minute hits all of them."""
+    runs = {name: [] for name in wanted}
     for _ in range(rounds):
-        for name, more in flags.items():
-            runs[name].append(run(chapter, more, text))
+        for name, (chapter, flags) in wanted.items():
+            runs[name].append(run(chapter, flags, text))
     return runs
 
 
 def step_ms(runs):
     """{name: [milliseconds of a step, ...]} of what took turns."""
     return {name: [r.report["step_ms_median"] for r in rounds] for name, rounds in runs.items()}
+
+
+def fastest(runs):
+    """Of each name: milliseconds of a step in its fastest round, as whatever else the machine does only makes a
+    round slower, and most of all one of many small pieces of work. And the noise: by how much the fastest
+    odd round differs from the fastest even one at most."""
+    ms = step_ms(runs)
+    noise = max(abs(min(m[::2]) / min(m[1::2]) - 1) for m in ms.values())
+    return {name: min(m) for name, m in ms.items()}, noise
+
+
+def fastest_text(one, noise):
+    """What READMEs say of the noise of fastest(). `one` is what took turns."""
+    return (f"Differences below {noise:.0%} say nothing: the best odd round and the best even round of one {one} "
+            "differ by up to that much.")
 
 
 def compare(runs):

@@ -17,8 +17,8 @@ ROUNDS = 6
 
 
 def costs():
-    flags = {name: f"{TINY} --steps 60 {more}" for name, more, *_ in OPTIMIZERS}
-    runs = take_turns(ROUNDS, "02_adamw", flags, short_text(12, 64))
+    wanted = {name: ("02_adamw", f"{TINY} --steps 60 {more}") for name, more, *_ in OPTIMIZERS}
+    runs = take_turns(ROUNDS, wanted, short_text(12, 64))
     times, noise = compare(runs)
     rows = []
     for name, flags, formula, _ in OPTIMIZERS:

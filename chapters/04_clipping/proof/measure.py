@@ -1,27 +1,17 @@
 """The measured tables of chapter 04: accumulation, clipping."""
 
-from measure import run, short_text, step_ms, table, take_turns
+from measure import fastest, fastest_text, run, short_text, table, take_turns
 
 TINY = "--model tiny --lr 1e-3 --beta2 0.99"
 ROUNDS = 6
 
 
-def fastest(runs):
-    """Of each name: milliseconds of a step in its fastest round, as whatever else the machine does
-    only makes a round slower, and most of all one of many small pieces of work. And the noise: by
-    how much the fastest odd round differs from the fastest even one at most."""
-    ms = step_ms(runs)
-    noise = max(abs(min(m[::2]) / min(m[1::2]) - 1) for m in ms.values())
-    return {name: min(m) for name, m in ms.items()}, noise
-
-
 def accumulation():
     flags = f"{TINY} --batch 16 --steps 40 --clip 1"
     cuts = [(16, "tree"), (8, "tree"), (4, "tree"), (2, "tree"), (1, "tree"), (1, "running")]
-    runs = take_turns(ROUNDS, "04_clipping",
-                      {f"{micro} x {16 // micro}, {mode}":
-                       f"{flags} --micro-batch {micro} --accumulate {mode}"
-                       for micro, mode in cuts}, short_text(16, 64))
+    runs = take_turns(ROUNDS, {f"{micro} x {16 // micro}, {mode}":
+                               ("04_clipping", f"{flags} --micro-batch {micro} --accumulate {mode}")
+                               for micro, mode in cuts}, short_text(16, 64))
     times, noise = fastest(runs)
     rows = []
     for cut, rounds in runs.items():
@@ -31,9 +21,7 @@ def accumulation():
             "hash of the weights after 40 steps"]
     return (f"`{flags}`, cut in all legal ways. Where one number of bytes stands, predicted and "
             f"measured are equal:\n\n{table(head, rows)}\n\n"
-            f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. "
-            f"Differences below {noise:.0%} say nothing: the best odd round and the best even round of one "
-            "cut differ by up to that much.")
+            f"The cuts take turns in {ROUNDS} rounds, and of each the fastest round counts. {fastest_text('cut', noise)}")
 
 
 def clipping():

@@ -45,8 +45,8 @@ def curves():
     runs = {p: run("05_mixed_precision", f"{LONG} --precision {p}") for p in PRECISIONS}
     chart(runs)
     fp32 = runs["fp32"]
-    flags = {p: f"{TINY} --steps 60 --precision {p}" for p in PRECISIONS}
-    times, noise = compare(take_turns(ROUNDS, "05_mixed_precision", flags, short_text(12, 64)))
+    wanted = {p: ("05_mixed_precision", f"{TINY} --steps 60 --precision {p}") for p in PRECISIONS}
+    times, noise = compare(take_turns(ROUNDS, wanted, short_text(12, 64)))
     rows = [[p, f"{r.report['final_loss']:.4f}", f"{r.report['val_loss']:.4f}",
              f"{max(abs(a - b) / b for a, b in zip(r.loss, fp32.loss)):.1%}",
              f"{times[p][0]:.1f}", f"{times[p][1]:.2f}"]

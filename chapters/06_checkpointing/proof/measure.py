@@ -3,7 +3,7 @@
 import pathlib
 import subprocess
 
-from measure import ROOT, long_table, run, short_text
+from measure import ROOT, fastest, fastest_text, long_table, short_text, take_turns
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -16,56 +16,24 @@ POLICIES = ["none", "selective:attention", "selective:mlp", "selective", "every:
 
 
 def finished_runs(precision):
-    """Runs of each policy; policies take turns, so that a slow minute hits all of them."""
-    text = short_text(BATCH, T)
-    runs = {policy: [] for policy in POLICIES}
-    for _ in range(ROUNDS):
-        for policy in POLICIES:
-            flags = f"{MODEL} --steps {STEPS} --precision {precision} --recompute {policy}"
-            runs[policy].append(run(CHAPTER, flags, text))
-    return runs
-
-
-def times(runs, policy):
-    """Milliseconds of a step, the median of each round."""
-    return [r.report["step_ms_median"] for r in runs[policy]]
-
-
-def time_of(runs, policy):
-    """Milliseconds of a step in the fastest round, and its ratio to the fastest of none."""
-    fastest = min(times(runs, policy))
-    return fastest, fastest / min(times(runs, "none"))
-
-
-def noise(runs):
-    """By how much the fastest round of one half of the rounds differs from that of the other, for
-    the policy where it is most."""
-    halves = []
-    for policy in runs:
-        all_ms = times(runs, policy)
-        even, odd = min(all_ms[::2]), min(all_ms[1::2])
-        halves.append(max(even, odd) / min(even, odd) - 1)
-    return max(halves)
-
-
-def noise_line(runs):
-    return (f"Differences below {noise(runs):.0%} say nothing: the best odd round and the best "
-            "even round of one policy differ by up to that much.")
+    """Runs of each policy."""
+    wanted = {policy: (CHAPTER, f"{MODEL} --steps {STEPS} --precision {precision} --recompute {policy}")
+              for policy in POLICIES}
+    return take_turns(ROUNDS, wanted, short_text(BATCH, T))
 
 
 def policies_table(title, runs):
-    rows = []
+    rows, (ms, _) = [], fastest(runs)
     for policy, rounds in runs.items():
         r = rounds[0]
         counted = r.report["extra"]["recompute"]
         twice = counted["flops_twice"]
-        ms, ratio = time_of(runs, policy)
         rows.append([
             f"`{policy}`",
             f"{r.memory('Activation', 'predicted'):,} / {r.memory('Activation'):,}",
             f"{twice['predicted']:,} / {twice['measured']:,}",
             f"{100 * twice['measured'] / (counted['flops'] - twice['measured']):.1f}%",
-            f"{ms:.0f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
+            f"{ms[policy]:.0f}", f"{ms[policy] / ms['none']:.2f}", f"`{r.hash[-1]}`"])
     head = ["policy", "Activation, predicted / measured", "FLOPs twice, predicted / measured",
             "share", "ms a step", "to none", f"hash of the weights after {STEPS} steps"]
     return long_table(title, head, rows, shown=[0, 3, 5, 7])
@@ -73,7 +41,8 @@ def policies_table(title, runs):
 
 def points(runs):
     """Activation in MiB and time of a step against none, by policy."""
-    return {policy: (rounds[0].memory("Activation") / 2**20, time_of(runs, policy)[1])
+    ms, _ = fastest(runs)
+    return {policy: (rounds[0].memory("Activation") / 2**20, ms[policy] / ms["none"])
             for policy, rounds in runs.items()}
 
 
@@ -107,7 +76,7 @@ def measure():
         "are those of matrix products and of attention in one step; the share is of forward and "
         "backward together. [All policies, and BF16](../../docs/results/chapter_06.md):",
         in_fp32,
-        noise_line(fp32),
+        fastest_text("policy", fastest(fp32)[1]),
         "![time of a step against activation memory for eight policies](memory_time.svg)",
         plan(),
     ])

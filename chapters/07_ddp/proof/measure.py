@@ -2,7 +2,7 @@
 
 import statistics
 
-from measure import long_table, result, run, short_text, table
+from measure import long_table, result, run, short_text, table, take_turns
 
 CHAPTER, PARENT = "07_ddp", "06_checkpointing"
 SMALL = "--model small --batch 8 --steps 5"
@@ -22,18 +22,12 @@ def traffic(r):
 
 
 def ways(rounds=3):
-    """When gradients are reduced, and in how many messages. All take turns, so that a slow minute
-    hits all of them."""
-    text = short_text(batch=8, seq_len=256)
+    """When gradients are reduced, and in how many messages."""
     flags = {"chapter 06, one rank of 2 threads": (PARENT, f"{SMALL} --threads 2")}
     for way in ["naive", "overlapped --bucket-mb 0", "overlapped"]:
         flags[f"`--ddp {way}`"] = (CHAPTER, f"{SMALL} --ranks 2 --threads 1 --ddp {way}")
-    runs = {name: [] for name in flags}
-    for _ in range(rounds):
-        for name, (chapter, more) in flags.items():
-            runs[name].append(run(chapter, more, text))
     rows = []
-    for name, finished in runs.items():
+    for name, finished in take_turns(rounds, flags, short_text(batch=8, seq_len=256)).items():
         r = finished[-1]
         sent = [messages(r), traffic(r)] if flags[name][0] == CHAPTER else ["", ""]
         ms = statistics.median(r.report["step_ms_median"] for r in finished)
@@ -46,23 +40,22 @@ def ways(rounds=3):
 def reductions():
     """How a sum goes over the ranks: bytes of the rank that sends most, and bits."""
     text = short_text(batch=16, seq_len=64)
-    one = run(PARENT, TINY, text)
+    one, ranks = run(PARENT, TINY, text), 4
     rows = []
-    for ranks in (4,):
-        # By rank 0, which no rank exceeds: 4 P bytes, times what common/comm/reduction.h says.
-        times = {"halving": 2 * (ranks - 1) / ranks, "ring": 2 * (ranks - 1) / ranks,
-                 "tree": ranks.bit_length() - 1, "naive": ranks - 1}
-        for reduction in ["halving", "tree", "ring", "naive", "native"]:
-            r = run(CHAPTER, f"{TINY} --ranks {ranks} --threads 1 --reduction {reduction}", text)
-            gradient = r.memory("Grad")
-            ours = reduction in times
-            predicted = f"{times[reduction] * gradient:,.0f}" if ours else "-"
-            # Nobody sees the library's own messages: Comm counts what its operation must send.
-            measured = f"{r.report['extra']['traffic']['measured']:,}" + " (computed)" * (not ours)
-            apart = max(abs(a - b) for a, b in zip(one.loss, r.loss))
-            rows.append([ranks, f"`{reduction}`",
-                         f"{predicted} / {measured}",
-                         "same" if r.hash == one.hash else "other", f"{apart:.1e}"])
+    # By rank 0, which no rank exceeds: 4 P bytes, times what common/comm/reduction.h says.
+    times = {"halving": 2 * (ranks - 1) / ranks, "ring": 2 * (ranks - 1) / ranks,
+             "tree": ranks.bit_length() - 1, "naive": ranks - 1}
+    for reduction in ["halving", "tree", "ring", "naive", "native"]:
+        r = run(CHAPTER, f"{TINY} --ranks {ranks} --threads 1 --reduction {reduction}", text)
+        gradient = r.memory("Grad")
+        ours = reduction in times
+        predicted = f"{times[reduction] * gradient:,.0f}" if ours else "-"
+        # Nobody sees the library's own messages: Comm counts what its operation must send.
+        measured = f"{r.report['extra']['traffic']['measured']:,}" + " (computed)" * (not ours)
+        apart = max(abs(a - b) for a, b in zip(one.loss, r.loss))
+        rows.append([ranks, f"`{reduction}`",
+                     f"{predicted} / {measured}",
+                     "same" if r.hash == one.hash else "other", f"{apart:.1e}"])
     head = ["ranks", "`--reduction`", "bytes that rank 0 sends a step, predicted / measured",
             "bits of chapter 06", "largest difference of a loss"]
     return long_table("Ways to sum", head, rows, shown=[0, 2, 3])

@@ -5,7 +5,7 @@ import re
 import statistics
 import subprocess
 
-from measure import ROOT, both, long_table, result, run, short_text, table
+from measure import ROOT, both, long_table, result, run, short_text, table, take_turns
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -107,12 +107,8 @@ def choices(text, rounds=3):
     named = {"09_zero2": ("09_zero2", flags)}
     for more in ["", "--prefetch 0", "--reshard-after-forward 0", "--recompute full"]:
         named[f"10 `{more}`" if more else "10"] = (CHAPTER, f"{flags} {more}")
-    runs = {name: [] for name in named}
-    for _ in range(rounds):
-        for name, (chapter, more) in named.items():
-            runs[name].append(run(chapter, more, text))
     rows = []
-    for name, finished in runs.items():
+    for name, finished in take_turns(rounds, named, text).items():
         r = finished[-1]
         ms = statistics.median(r.report["step_ms_median"] for r in finished)
         rows.append([name, r.both("Param"), r.both("Workspace"), traffic(r), f"{ms:.0f}",

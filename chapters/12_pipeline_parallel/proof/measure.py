@@ -4,7 +4,7 @@ the picture of four schedules."""
 import statistics
 from pathlib import Path
 
-from measure import both, long_table, run, short_text, table
+from measure import both, long_table, run, short_text, step_ms, table, take_turns
 from plot import GREY
 
 HERE = Path(__file__).resolve().parents[1]
@@ -101,18 +101,14 @@ def traffic(text):
 
 
 def speed(text):
-    """Tokens a second; all take turns, so that a slow minute hits all of them."""
+    """Milliseconds of a step."""
     one = "06, 2 threads"
     ways = {one: (PARENT, f"{SPEED} --threads 2")}
     for schedule in ("gpipe", "1f1b", "interleaved --chunks 3", "zb-h1"):
         ways[f"12, `--pp 2 --pipeline {schedule}`, 1 thread each"] = (
             CHAPTER, f"{SPEED} --threads 1 --pp 2 --pipeline {schedule}")
-    runs = {name: [] for name in ways}
-    for _ in range(ROUNDS):
-        for name, (chapter, flags) in ways.items():
-            runs[name].append(run(chapter, flags, text))
-    median = {name: statistics.median(r.report["step_ms_median"] for r in of)
-              for name, of in runs.items()}
+    runs = take_turns(ROUNDS, ways, text)
+    median = {name: statistics.median(ms) for name, ms in step_ms(runs).items()}
     rows = [[name, f"{ms:.0f}", f"{median[one] / ms:.2f}", f"`{runs[name][0].hash[-1]}`"]
             for name, ms in median.items()]
     head = ["", "ms a step", "speed to one rank", "hash of the weights"]

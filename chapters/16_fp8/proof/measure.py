@@ -13,8 +13,8 @@ CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace"]
 
 def curves():
     runs = {p: run(CHAPTER, f"{LONG} --precision {p}") for p in PRECISIONS}
-    flags = {p: f"{TINY} --steps 60 --precision {p}" for p in PRECISIONS}
-    times, noise = compare(take_turns(ROUNDS, CHAPTER, flags, short_text(12, 64)))
+    wanted = {p: (CHAPTER, f"{TINY} --steps 60 --precision {p}") for p in PRECISIONS}
+    times, noise = compare(take_turns(ROUNDS, wanted, short_text(12, 64)))
     rows = [[p, f"{r.report['final_loss']:.4f}", f"{r.report['val_loss']:.4f}",
              f"{max(abs(a - b) / b for a, b in zip(r.loss, runs['fp32'].loss)):.1%}",
              f"{times[p][0]:.1f}", f"{times[p][1]:.2f}"]

@@ -2,7 +2,7 @@
 
 import statistics
 
-from measure import long_table, run, short_text, table
+from measure import long_table, run, short_text, table, take_turns
 
 CHAPTER = "18_offload"
 LAYERS, BATCH = 16, 8
@@ -13,12 +13,8 @@ STATES = ["", "optimizer", "weights", "optimizer,weights"]
 
 
 def in_turn(all_flags, text):
-    """{flags: finished runs}; they take turns, so that a slow minute hits all of them."""
-    runs = {flags: [] for flags in all_flags}
-    for _ in range(ROUNDS):
-        for flags, finished in runs.items():
-            finished.append(run(CHAPTER, f"{MODEL} --steps 3 {flags}", text))
-    return runs
+    """{flags: finished runs}"""
+    return take_turns(ROUNDS, {flags: (CHAPTER, f"{MODEL} --steps 3 {flags}") for flags in all_flags}, text)
 
 
 def both(pair):

@@ -71,8 +71,8 @@ def budgets_table(runs, flags):
 def head_table(runs, flags):
     """What the head costs: bytes of weights, gradients and two moments, bytes of logits, operations, time."""
     short = short_text(BATCH, 4 * T)
-    taken, noise = compare(take_turns(ROUNDS, CHAPTER, {name_of(v): f"{FLAGS}{flag} --steps {TIMED}"
-                                                        for v, (flag, _) in flags.items()}, short))
+    taken, noise = compare(take_turns(ROUNDS, {name_of(v): (CHAPTER, f"{FLAGS}{flag} --steps {TIMED}")
+                                               for v, (flag, _) in flags.items()}, short))
     rows = []
     for vocab, (finished, _) in runs.items():
         head = 6 * BATCH * T * CHANNELS * vocab

@@ -71,7 +71,8 @@ def plans():
 
 def rates(whole, packed, text):
     """Trained positions a second of runs with these flags, medians; the median of their ratios in a round, and the range."""
-    runs = take_turns(ROUNDS, CHAPTER, {"whole": f"{TIMED} {whole}", "packed": f"{TIMED} {packed}"}, text)
+    wanted = {"whole": (CHAPTER, f"{TIMED} {whole}"), "packed": (CHAPTER, f"{TIMED} {packed}")}
+    runs = take_turns(ROUNDS, wanted, text)
     pairs = [[r.report["tokens_per_second"] for r in both] for both in zip(*runs.values())]
     ratios = sorted(b / a for a, b in pairs)
     return [*(f"{statistics.median(some):,.0f}" for some in zip(*pairs)), f"{statistics.median(ratios):.2f}",

@@ -39,8 +39,8 @@ def shares(part):
 
 def reading(part):
     rows = []
-    runs = take_turns(3, CHAPTER, {name: f"--model {name} --batch 16 {DOCUMENTS} --steps 60"
-                                   for name in ("nano", "tiny")}, part)
+    runs = take_turns(3, {name: (CHAPTER, f"--model {name} --batch 16 {DOCUMENTS} --steps 60")
+                          for name in ("nano", "tiny")}, part)
     for name, some in runs.items():
         alone, need, waited = [], [], []
         for r in some:
