@@ -59,6 +59,12 @@ def run(chapter, flags, text=TEXT):
         return Run(chapter, flags, pathlib.Path(directory), text)
 
 
+def output_of(program, *words):
+    """What a program of build/cpu/bin prints."""
+    return subprocess.run([ROOT / "build/cpu/bin" / program, *map(str, words)], cwd=ROOT, capture_output=True, text=True,
+                          check=True).stdout
+
+
 def short_text(batch, seq_len):
     """The Bible's first pages, their last tenth one batch: for runs of few steps, of which
     validation would be the longest part."""

@@ -1,9 +1,8 @@
 """The measured tables and the chart of chapter 06: memory against time for all policies."""
 
 import pathlib
-import subprocess
 
-from measure import ROOT, fastest, fastest_text, long_table, short_text, take_turns
+from measure import fastest, fastest_text, long_table, output_of, short_text, take_turns
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -60,9 +59,9 @@ def chart(at):
 
 def plan():
     """What --plan-only prints."""
-    program, flags = f"build/cpu/bin/ch{CHAPTER}", f"{MODEL} --plan-only"
-    done = subprocess.run([ROOT / program, *flags.split()], capture_output=True, text=True, check=True)
-    return f"What `--plan-only` says of these runs, before any of them:\n\n```\n$ {program} {flags}\n{done.stdout}```"
+    program, flags = f"ch{CHAPTER}", f"{MODEL} --plan-only"
+    return (f"What `--plan-only` says of these runs, before any of them:\n\n```\n$ build/cpu/bin/{program} {flags}\n"
+            f"{output_of(program, *flags.split())}```")
 
 
 def measure():

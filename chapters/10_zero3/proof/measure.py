@@ -3,9 +3,8 @@
 import pathlib
 import re
 import statistics
-import subprocess
 
-from measure import ROOT, both, long_table, result, run, short_text, table, take_turns
+from measure import both, long_table, output_of, result, run, short_text, table, take_turns
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -121,9 +120,7 @@ def plan(chapter):
     """MiB by category of a model that fits nowhere here."""
     flags = (f"--model {LARGE} --batch {LARGE_RANKS} --ranks {LARGE_RANKS} --threads 1 "
              "--precision bf16 --plan-only")
-    done = subprocess.run([ROOT / f"build/cpu/bin/ch{chapter}", *flags.split()],
-                          capture_output=True, text=True, check=True)
-    line = next(l for l in done.stdout.splitlines() if l.startswith("memory"))
+    line = next(l for l in output_of(f"ch{chapter}", *flags.split()).splitlines() if l.startswith("memory"))
     return {name: float(mib) for name, mib in re.findall(r"(\w+) ([\d.]+) [+=]", line)}
 
 

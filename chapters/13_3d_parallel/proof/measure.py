@@ -2,10 +2,9 @@
 8; the plan of 1,024 ranks; and the picture of the mesh."""
 
 import re
-import subprocess
 from pathlib import Path
 
-from measure import ROOT, both, long_table, run, short_text, table
+from measure import both, long_table, output_of, run, short_text, table
 
 HERE = Path(__file__).resolve().parents[1]
 PARENT, CHAPTER = "06_checkpointing", "13_3d_parallel"
@@ -95,8 +94,7 @@ def shortened(plan_text):
 
 
 def plan(flags):
-    return subprocess.run([ROOT / "build/cpu/bin" / f"ch{CHAPTER}", *flags.split()], check=True,
-                          capture_output=True, text=True).stdout.rstrip()
+    return output_of(f"ch{CHAPTER}", *flags.split()).rstrip()
 
 
 def numbers(plan_text, title):

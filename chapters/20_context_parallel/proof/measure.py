@@ -2,9 +2,8 @@
 much."""
 
 import json
-import subprocess
 
-from measure import ROOT, both, long_table, run, short_text, table
+from measure import ROOT, both, long_table, output_of, run, short_text, table
 
 PARENT, CHAPTER = "09_zero2", "20_context_parallel"
 WAYS = ["gather", "ulysses", "ring"]
@@ -79,7 +78,7 @@ def flat():
 def planned(cp, T):
     """Bytes of a rank, as --plan-only computes them."""
     flags = f"{LONG} --seq-len {T} --cp {cp} --context ring --plan-only --quiet --report runs/plan.json"
-    subprocess.run([ROOT / f"build/cpu/bin/ch{CHAPTER}", *flags.split()], cwd=ROOT, check=True)
+    output_of(f"ch{CHAPTER}", *flags.split())
     plan = json.loads((ROOT / "runs/plan.json").read_text())
     return sum(plan["memory"][0][c]["predicted"] for c in CATEGORIES)
 

@@ -9,11 +9,10 @@ else is free, over a rate. The rates are those of least squares.
 import json
 import os
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 
-from measure import ROOT, long_table, run, short_text, table
+from measure import long_table, output_of, run, short_text, table
 
 ROUNDS = 5
 CORES = 2
@@ -71,11 +70,6 @@ JUDGED = [
 
 
 # ---- programs -----------------------------------------------------------------------------------
-
-
-def output_of(program, *words):
-    return subprocess.run([ROOT / "build/cpu/bin" / program, *map(str, words)], capture_output=True, text=True,
-                          check=True).stdout
 
 
 def planned(flags, fields):

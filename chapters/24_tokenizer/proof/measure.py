@@ -2,9 +2,8 @@
 vocabularies, at equal bytes of text read and at equal FLOPs."""
 
 import pathlib
-import subprocess
 
-from measure import ROOT, TEXT, compare, run, short_text, table, take_turns, turns_text
+from measure import ROOT, TEXT, compare, output_of, run, short_text, table, take_turns, turns_text
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -25,8 +24,7 @@ def tokenizer(vocab):
         return "", 1.0
     folder, tokens = f"runs/bpe-{vocab}", ROOT / f"runs/bpe-{vocab}.bin"
     for command in (f"train --vocab {vocab} --out {folder}", f"encode --tokenizer {folder} --out {tokens}"):
-        subprocess.run([ROOT / "build/cpu/bin/ch24_tokenizer", *command.split(), "--data", TEXT], cwd=ROOT,
-                       check=True, capture_output=True)
+        output_of("ch24_tokenizer", *command.split(), "--data", TEXT)
     return f" --tokenizer {folder}", TEXT.stat().st_size / (tokens.stat().st_size / 2 - 1)
 
 
