@@ -1,5 +1,5 @@
 """The measured tables of chapter 13: every category and axis of a mesh of 8 ranks, other meshes of
-8; the plan of 1,024 ranks; and the picture of the mesh."""
+8; the plan of 1,024 ranks; and the numbers in the picture of the mesh."""
 
 import re
 from pathlib import Path
@@ -124,72 +124,13 @@ def plans():
 
 
 def picture(report):
-    """The mesh of 8 ranks, and what a rank of stage 0 sends its neighbors in a step."""
-    colors = {"tp": "#d9534f", "dp": "#3d85c6", "pp": "#2e9e5b"}
-    grey, box, step = "#808890", (104, 52), (150, 112)
-    mb = {axis: f"{report['extra']['traffic'][0][axis]['measured'] / 1e6:.1f} MB" for axis in AXES}
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 420" '
-           'font-family="system-ui, sans-serif" font-size="13">',
-           '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-           f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" fill='
-           f'"{colors["pp"]}"/></marker></defs>']
-
-    def text(x, y, words, color=grey, anchor="middle", more=""):
-        out.append(f'<text x="{x}" y="{y}" fill="{color}" text-anchor="{anchor}"{more}>{words}'
-                   "</text>")
-
-    def line(x1, y1, x2, y2, axis, more=""):
-        out.append(f'<path d="M{x1} {y1} {x2} {y2}" stroke="{colors[axis]}" fill="none"{more}/>')
-
-    def corner(t, d, s):
-        return 42 + s * 400 + t * step[0], 108 + d * step[1]
-
-    for s in range(2):
-        x, y = corner(0, 0, s)
-        out.append(f'<rect x="{x - 22}" y="{y - 88}" width="{step[0] + box[0] + 44}" '
-                   f'height="{step[1] + box[1] + 138}" rx="12" fill="{grey}" fill-opacity="0.1" '
-                   f'stroke="{grey}" stroke-opacity="0.5"/>')
-        what = ("embedding, blocks 0-3", "blocks 4-7, norm, head")[s]
-        text(x + (step[0] + box[0]) / 2, y - 64, f"stage {s}: {what}", more=' font-weight="600"')
-        for d in range(2):
-            left, top = corner(0, d, s)
-            right = corner(1, d, s)[0]
-            middle = top + box[1] / 2
-            line(left + box[0], middle, right, middle, "tp", ' stroke-width="9"')
-        for t in range(2):
-            left, top = corner(t, 0, s)
-            line(left + box[0] / 2, top + box[1], left + box[0] / 2, top + step[1], "dp",
-                 ' stroke-width="4"')
-        for d in range(2):
-            for t in range(2):
-                left, top = corner(t, d, s)
-                out.append(f'<rect x="{left}" y="{top}" width="{box[0]}" height="{box[1]}" rx="8" '
-                           'fill="#34495e"/>')
-                text(left + box[0] / 2, top + 23, f"rank {t + 2 * (d + 2 * s)}", "#ffffff",
-                     more=' font-size="15" font-weight="600"')
-                text(left + box[0] / 2, top + 41, f"t {t}  d {d}", "#d5dbe1")
-    for d, up in ((0, -1), (1, 1)):
-        for t in range(2):
-            left, top = corner(t, d, 0)
-            x, y = left + box[0] / 2, top + (box[1] + 3 if d else -3)
-            out.append(f'<path d="M{x} {y} C{x + 40} {y + up * 56} {x + 360} {y + up * 56} '
-                       f'{x + 400} {y}" stroke="{colors["pp"]}" fill="none" stroke-width="2" '
-                       'stroke-dasharray="6 4" marker-start="url(#tip)" marker-end="url(#tip)"/>')
-    x, y = corner(0, 0, 0)
-    text(x + box[0] + (step[0] - box[0]) / 2, y - 4, mb["tp"], colors["tp"])
-    text(x + box[0] / 2 + 8, y + box[1] + 35, mb["dp"], colors["dp"], "start")
-    text((corner(1, 0, 0)[0] + box[0] + corner(0, 0, 1)[0]) / 2, y - 20, mb["pp"], colors["pp"])
-    legend = {"tp": "parts of each layer: waited for, 4 sums a block",
-              "dp": "shares of the batch: gradients and weights, once a step",
-              "pp": "stages: one activation a micro-batch and its gradient"}
-    for i, (axis, says) in enumerate(legend.items()):
-        y = 372 + 21 * i
-        line(22, y - 4, 62, y - 4, axis,
-             {"tp": ' stroke-width="9"', "dp": ' stroke-width="4"',
-              "pp": ' stroke-width="2" stroke-dasharray="6 4"'}[axis])
-        text(74, y, f"{axis}, {says}", colors[axis], "start")
-    out.append("</svg>\n")
-    (HERE / "mesh.svg").write_text("\n".join(out))
+    """Writes what a rank of stage 0 sends its neighbors in a step into the picture of the mesh."""
+    path = HERE / "mesh.svg"
+    svg = path.read_text()
+    for axis, color in {"tp": "#d9534f", "dp": "#3d85c6", "pp": "#2e9e5b"}.items():
+        mb = report["extra"]["traffic"][0][axis]["measured"] / 1e6
+        svg = re.sub(rf'({color}"[^>]*>)[\d.]+ MB', rf"\g<1>{mb:.1f} MB", svg)
+    path.write_text(svg)
 
 
 def measure():
