@@ -60,7 +60,7 @@ inline Slots slots_of(const std::vector<Action>& list, int64_t chunks, int64_t m
       used.resize(std::max(used.size(), slot + 1));
       used[slot] = true;
     }
-    if (wants_weight(a.what)) used[slot] = false;
+    if (ends_flight(a.what)) used[slot] = false;
   }
   return slots;
 }
@@ -92,7 +92,7 @@ class Stage {
   InFlight begin_action(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     in_flight_ += action.what == Do::Forward;
     most_ = std::max(most_, in_flight_);
-    in_flight_ -= wants_weight(action.what);
+    in_flight_ -= ends_flight(action.what);
     const int64_t begin = action.micro * n;
     InFlight f = by_itself(action.chunk, batch.slice(begin, n), losses.slice(begin, n));
     f.acts = acts_.at(slots_[action.chunk][action.micro]).first(n);

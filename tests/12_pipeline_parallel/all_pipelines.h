@@ -25,7 +25,7 @@ void for_all_pipelines(F&& f) {
 
 /// Leaves the last weight gradient of a list out. check_pipeline() refuses such a list.
 inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
-  const auto has = [](const Action& a) { return wants_weight(a.what); };
+  const auto has = [](const Action& a) { return ends_flight(a.what); };
   const auto last = std::find_if(list.rbegin(), list.rend(), has);
   CHECK(last != list.rend(), "a list without weight gradients");
   if (last->what == Do::Backward)

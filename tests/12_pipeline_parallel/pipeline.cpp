@@ -51,7 +51,7 @@ TEST(PipelineSlots, AreOfOneMicroBatchAtATimeAndAsManyAsInFlight) {
           EXPECT_TRUE(in_use.emplace(slot, std::pair{a.chunk, a.micro}).second) << title(pipeline);
           most = std::max(most, slot + 1);
         }
-        if (wants_weight(a.what)) {
+        if (ends_flight(a.what)) {
           EXPECT_EQ(in_use.erase(slot), 1U) << title(pipeline);
         }
       }

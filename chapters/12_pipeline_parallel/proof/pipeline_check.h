@@ -118,7 +118,7 @@ inline int64_t most_in_flight(const std::vector<Action>& list) {
   for (const Action& a : list) {
     now += a.what == Do::Forward;
     most = std::max(most, now);
-    now -= wants_weight(a.what);
+    now -= ends_flight(a.what);
   }
   return most;
 }
