@@ -56,7 +56,14 @@ const std::vector<std::string> kSchedules = {
     "--schedule cosine --warmup-tokens 100 --decay-steps 3",
 };
 
-class ScheduleControls : public SameTraceSmall {};
+class ScheduleControls : public SameTraceSmall {
+ protected:
+  /// One run stops half-way and saves, and a new one goes on.
+  Trace interrupted(const std::string& flags) const {
+    const Trace first = trace("03_schedules", flags + " --save half", {0, kHalf});
+    return joined(first, trace("03_schedules", flags + " --load half", {kHalf, kSteps}));
+  }
+};
 
 TEST_F(ScheduleControls, ResumeOfWsdGoesOnFromAConstantRun) {
   // --steps says where the decay of wsd ends, so a first half that was told wsd would hold one.
@@ -66,7 +73,7 @@ TEST_F(ScheduleControls, ResumeOfWsdGoesOnFromAConstantRun) {
     const Trace first = trace("03_schedules", "--schedule constant --save half", {0, kHalf});
     const Trace rest = trace("03_schedules", wsd + " --load half", {kHalf, kSteps});
     EXPECT_TRUE(same_trace(whole, joined(first, rest))) << wsd;
-    EXPECT_TRUE(different_trace(whole, interrupted("03_schedules", wsd))) << wsd;
+    EXPECT_TRUE(different_trace(whole, interrupted(wsd))) << wsd;
   }
 }
 
@@ -74,7 +81,7 @@ TEST_F(ScheduleControls, WithoutDecayStepsTheEndOfTheRunMatters) {
   // A first half that was told to end there decays faster: it is no half of the long run.
   const std::string flags = "--schedule cosine";
   const Trace whole = trace("03_schedules", flags);
-  EXPECT_TRUE(different_trace(whole, interrupted("03_schedules", flags)));
+  EXPECT_TRUE(different_trace(whole, interrupted(flags)));
 }
 
 TEST_F(ScheduleControls, ResumeAtAnotherStepDiffers) {

@@ -33,11 +33,6 @@ TEST(Pipeline, MessagesGoToNeighborsCountedRound) {
   EXPECT_EQ(peer(1, Do::SendGradient, 4), 0);
 }
 
-TEST(Pipeline, SaysWhatItIs) {
-  EXPECT_EQ(to_string(Action{Do::Forward, 3, 0}), "Forward of micro-batch 3, chunk 0");
-  EXPECT_EQ(to_string(Action{Do::SendGradient, 0, 1}), "SendGradient of micro-batch 0, chunk 1");
-}
-
 TEST(PipelineSlots, AreOfOneMicroBatchAtATimeAndAsManyAsInFlight) {
   for_all_pipelines([](const Pipeline& pipeline) {
     for (int64_t s = 0; s < pipeline.stages; ++s) {

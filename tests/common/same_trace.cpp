@@ -134,13 +134,6 @@ Trace SameTrace::trace(const Program& program, std::string_view flags, Range ran
   return {.range = range, .steps = parse_trace(read("trace.jsonl"))};
 }
 
-Trace SameTrace::interrupted(const Program& program, std::string_view flags) const {
-  std::filesystem::remove_all(path("half"));
-  const std::string all(flags);
-  const Trace first = trace(program, all + " --save half", {0, kHalf});
-  return joined(first, trace(program, all + " --load half", {kHalf, kSteps}));
-}
-
 void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other) {
   const std::filesystem::path to = dir / "current", from = other / "current";
   std::filesystem::copy_file(from / kOptimizerFile, to / kOptimizerFile,

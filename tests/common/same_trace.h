@@ -58,8 +58,6 @@ class SameTrace : public Programs {
  protected:
   /// The trace of train() up to step range.end. A run that begins later takes a --load.
   Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const;
-  /// The same of two runs: one stops half-way and saves, and a new one goes on.
-  Trace interrupted(const Program& program, std::string_view flags) const;
 };
 
 /// A SameTrace with two layers, for tests that depend on no size.
@@ -67,9 +65,6 @@ class SameTraceSmall : public SameTrace {
  protected:
   Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const {
     return SameTrace::trace(program, std::string(flags) + " --layers 2", range);
-  }
-  Trace interrupted(const Program& program, std::string_view flags) const {
-    return SameTrace::interrupted(program, std::string(flags) + " --layers 2");
   }
 };
 
