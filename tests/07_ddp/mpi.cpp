@@ -62,9 +62,7 @@ TEST_F(MpiRanks, DegreesThatDoNotSuitTheProcessesAreRefused) {
             "--cp 4 with 2 ranks; legal are multiples of 4 ranks, or --cp 1, 2"},
            {"22_expert_parallel", 2, "--model moe-nano --ep 4",
             "--ep 4 with 2 ranks; legal are multiples of 4 ranks, or --ep 1, 2"}}) {
-    const Ended ended = run(under_mpirun(of, processes), small_run(flags));
-    EXPECT_EQ(ended.status, 2) << of << flags;
-    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+    expect_refused(under_mpirun(of, processes), flags, says);
   }
 }
 
