@@ -8,10 +8,6 @@ class BadRun : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Refuses, BadRun, ::testing::ValuesIn(some_chapters_from("01_sgd")),
                          chapter_name);
 
-class OneRank : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, OneRank, ::testing::ValuesIn(chapters_of_one_rank()),
-                         chapter_name);
-
 TEST_P(BadRun, Text) {
   write("empty.txt", "");
   write("short.txt", std::string(169, 'x'));  // a tenth of it is one token too short
@@ -46,10 +42,6 @@ TEST_P(BadRun, QuotesWhatAScreenCanTake) {
 
 TEST_P(BadRun, SaveEveryNeedsSave) {
   expect_refused({"--data", "text.txt", "--save-every", "1"}, "--save-every needs --save");
-}
-
-TEST_P(OneRank, IsAllThatTheyKnow) {
-  expect_refused(BadInput{"--ranks 2", "--ranks must be 1, not 2"});
 }
 
 TEST_P(BadRun, Outputs) {

@@ -1,5 +1,4 @@
 // Files to train on that hold tokens of other programs. What is refused: ../common/data_format.cpp.
-#include <algorithm>
 
 #include "tests/common/refusal.h"
 
@@ -51,7 +50,7 @@ TEST_P(DataFiles, TheVocabularySetsTheModelAndTheSample) {
   for (int i = 0; i < 2000; ++i) tokens += number(static_cast<uint32_t>(i % 300));
   write("tokens.bin", tokens);
   // Programs of ranks write no text.
-  const bool writes = std::ranges::count(chapters_of_one_rank(), GetParam()) > 0;
+  const bool writes = GetParam() == "01_sgd";
   const Ended ended = train(GetParam(),
                             "--steps 1 --layers 1 --data tokens.bin --tokens uint32 --vocab 300 "
                             "--save saved --trace trace.jsonl" +

@@ -102,13 +102,6 @@ std::vector<std::string> some_chapters_from(std::string_view first) {
   return all;
 }
 
-std::vector<std::string> chapters_of_one_rank() {
-  std::vector<std::string> all = chapters_from("01_sgd");
-  for (const char* ranks : {"07_ddp", "11_tensor_parallel", "12_pipeline_parallel"})
-    for (const std::string& chapter : chapters_from(ranks)) std::erase(all, chapter);
-  return all;
-}
-
 std::vector<std::string> with_each(const std::vector<std::string>& some, const std::string& text) {
   std::vector<std::string> choices, all;
   std::istringstream in(text);

@@ -23,8 +23,6 @@ std::vector<std::string> chapters_from(std::string_view first);
 /// Three of them, for tests of what all chapters have from common/: `first`, 13_3d_parallel and
 /// 38_pretrain, as far as this build has them.
 std::vector<std::string> some_chapters_from(std::string_view first);
-/// The chapters in which one rank trains alone.
-std::vector<std::string> chapters_of_one_rank();
 
 /// Whether tests and programs were compiled with a sanitizer: a run takes ten times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
