@@ -1,5 +1,4 @@
 // Files to train on that hold tokens of other programs. What is refused: ../common/data_format.cpp.
-
 #include "tests/common/refusal.h"
 
 namespace ladder::test {

@@ -143,18 +143,6 @@ TEST_F(Running, NanIsShownAndReported) {
   EXPECT_EQ(json::parse(trace.substr(0, trace.find('\n')))["loss"], "nan");
 }
 
-TEST_F(Running, ARunWithoutAStepOfItsOwnHasNoLoss) {
-  options_.quiet = true;
-  for (const int64_t before : {0, 3}) {  // steps that were done before a resume count
-    options_.steps = before;
-    ladder::Run(options_, plan(), arena_, ctx_).finish(1.5);
-    const json report = json::parse(read_file(options_.report));
-    EXPECT_TRUE(report["final_loss"].is_null());
-    EXPECT_EQ(report["step_ms_median"], 0);
-    EXPECT_EQ(report["steps"], before);
-  }
-}
-
 TEST_F(Running, OldFilesSurviveARunThatFails) {
   options_.quiet = true;
   for (const std::string& path : {options_.trace, options_.report, options_.timeline})
