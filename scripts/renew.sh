@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes anew what the tree holds of its other files: the diffs in READMEs, the tree of chapters, the front
-# page's numbers, and the ranges of the labs. Tests fail where one of them is older than its source.
+# Makes anew what the tree holds of its other files: the diffs in READMEs, the tree of chapters, and the front
+# page's numbers. Tests fail where one of them is older than its source.
 # The page of chapter 23 is not among them: scripts/planner_page.py makes it, with a compiler of its own.
 set -euo pipefail
 if (($# > 0)); then
@@ -11,4 +11,3 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/chapter_diff.sh --embed
 python3 -B scripts/chapter_tree.py --embed
 python3 -B scripts/front_page.py --embed
-python3 -B labs/update.py

@@ -32,8 +32,8 @@ done
 # ID and VERSION_ID: "debian 12".
 system=$(. "/etc/os-release" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
 case "$system" in
-  # Versions that scripts/tidy.sh, labs/update.py and tests/house/clang_syntax.py were written for.
-  "debian 12") tests+=(clang-16 python3-clang-16) extras+=(clang-tidy-16 chromium) ;;
+  # Versions that scripts/tidy.sh and tests/house/clang_syntax.py were written for.
+  "debian 12") tests+=(clang-16) extras+=(clang-tidy-16 chromium) ;;
   "debian 13") extras+=(chromium) ;;
   "ubuntu 24.04") ;;  # its Chromium is no package
   *)

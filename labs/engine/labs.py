@@ -1,17 +1,13 @@
-"""What a lab is: its lab.toml, the files it names, and the stubs made of them.
-
-Ranges of functions come from ranges.json, which labs/update.py writes with libclang. Here nothing
-but the standard library is wanted.
-"""
+"""What a lab is: its lab.toml, the files it names, and the stubs made of them."""
 
 import functools
-import hashlib
-import json
 import posixpath
 import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .functions import functions_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOP = re.compile(r"for \(int64_t (\w) = 0; \1 < \w+; \+\+\1\) ?\{?")
@@ -89,38 +85,32 @@ def find(number, root=ROOT):
 
 
 def bodies(lab, path):
-    """{function: (begin, end)} of a file of the lab: bytes, braces included; none of an extension."""
-    if lab.is_extension:
-        return {}
-    ranges = json.loads((lab.root / "labs/ranges.json").read_text(encoding="utf-8"))
-    source = (lab.root / path).read_bytes()
-    entry = ranges.get(path)
-    if entry is None or entry["sha256"] != hashlib.sha256(source).hexdigest():
-        raise Refused(f"{path} is not the file that labs/ranges.json knows; labs/update.py renews it")
-    missing = [name for name in lab.files[path] if name not in entry["functions"]]
-    if missing:
-        raise Refused(f"labs/ranges.json has no {missing[0]} of {path}; labs/update.py renews it")
-    return {name: tuple(entry["functions"][name]) for name in lab.files[path]}
+    """{function: (begin, end)} of a file of the lab, braces included; none of an extension. @throws Refused"""
+    found = functions_of((lab.root / path).read_text(encoding="utf-8"))
+    names = [] if lab.is_extension else lab.files[path]
+    for name in names:
+        if name not in found:
+            raise Refused(f"{path} has no function {name}, which labs/{lab.name}/lab.toml names")
+    return {name: found[name] for name in names}
 
 
 def holes(lab, path):
-    """[(begin, end)] of the bodies that a student writes, as they stand in the tree: characters."""
-    source = (lab.root / path).read_bytes()
+    """[(begin, end)] of the bodies that a student writes, as they stand in the tree."""
     if lab.is_extension:
-        return [found.span() for found in re.finditer(r'\{\s*throw std::logic_error\("\w+ is not written yet"\);\s*\}', source.decode())]
-    return sorted((len(source[:begin].decode()), len(source[:end].decode())) for begin, end in bodies(lab, path).values())
+        source = (lab.root / path).read_text(encoding="utf-8")
+        return [found.span() for found in re.finditer(r'\{\s*throw std::logic_error\("\w+ is not written yet"\);\s*\}', source)]
+    return sorted(bodies(lab, path).values())
 
 
 def stub(lab, path):
     """The file with the bodies of the lab's functions replaced by one throwing line."""
-    source = (lab.root / path).read_bytes()
+    source = (lab.root / path).read_text(encoding="utf-8")
     for name, (begin, end) in sorted(bodies(lab, path).items(), key=lambda item: -item[1][0]):
         # As deep as the brace that ends the function: its first line may be the last of several.
-        line = source[source.rfind(b"\n", 0, end) + 1 : end]
+        line = source[source.rfind("\n", 0, end) + 1 : end]
         indent = line[: len(line) - len(line.lstrip())]
-        body = b'{\n%s  throw std::logic_error("%s is not written yet");\n%s}' % (indent, name.encode(), indent)
-        source = source[:begin] + body + source[end:]
-    return source.decode()
+        source = source[:begin] + f'{{\n{indent}  throw std::logic_error("{name} is not written yet");\n{indent}}}' + source[end:]
+    return source
 
 
 def mutated(lab, mutant):
@@ -170,9 +160,9 @@ def removed_lines(lab):
     others = [path for path in [*folder.glob("*.h"), *folder.glob("*.cpp")] if str(path.relative_to(lab.root)) not in lab.files]
     open_text = "".join(path.read_text(encoding="utf-8") for path in others)
     for path in lab.files:
-        source, kept = (lab.root / path).read_bytes(), stub(lab, path) + open_text
+        source, kept = (lab.root / path).read_text(encoding="utf-8"), stub(lab, path) + open_text
         for begin, end in bodies(lab, path).values():
-            for line in source[begin + 1 : end - 1].decode().splitlines():
+            for line in source[begin + 1 : end - 1].splitlines():
                 line = line.strip()
                 if len(line) >= 20 and not line.startswith("//") and line not in kept and not LOOP.fullmatch(line):
                     lines.add(line)

@@ -5,21 +5,13 @@ elsewhere costs nothing. What is taken must close each brace that it opens, afte
 Taken code may forge a score, since the checks run in its process. look_at() tells a person where.
 """
 
-import functools
 import hashlib
 import re
 from collections import Counter
 
+from .functions import each_token, tokens
 from .labs import holes
 
-TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))
-    |(?P<literal>(?:u8|[uUL])?(?:R"(?P<raw>[^()\\\s]{0,16})\(.*?(?:\)(?P=raw)"|\Z)|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
-    |(?P<number>\.?[0-9](?:[eEpP][+-]|'?[A-Za-z0-9_]|\.)*)
-    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<sign>%:|<%|%>|<:(?!:[^:>])|:>|::|.)""",
-    re.VERBOSE | re.DOTALL,
-)
 DEEPER = {"{": 1, "<%": 1, "}": -1, "%>": -1}
 # Words that no lab needs: they read what is not the function's, write what check.cpp writes, or leave.
 SIGNS = {"#", "%:", "\\", "$"}
@@ -38,16 +30,6 @@ BEGIN, END = "// yours: members and functions that you add\n", "// end of yours\
 
 class NotTaken(Exception):
     """Why nothing of a file is taken: one sentence."""
-
-
-def each_token(text):
-    """(kind, token, begin) without spaces and comments."""
-    return ((found.lastgroup, found[0], found.start()) for found in TOKEN.finditer(text) if found.lastgroup != "space")
-
-
-@functools.lru_cache(maxsize=2)  # the tree's file and a student's, which each question asks for again
-def tokens(text):
-    return list(each_token(text))
 
 
 def places(tree, spans):
