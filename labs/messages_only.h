@@ -1,6 +1,7 @@
 // A communicator for checks that look at each message of a rank: it has no collectives of its own.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,6 +40,28 @@ class MessagesOnly : public Comm {
   void do_broadcast(Tensor, int) override { refuse(); }
   void do_all_to_all(Tensor, Tensor) override { refuse(); }
   void do_barrier() override { refuse(); }
+};
+
+/// Takes messages alone, and counts those that go to another node.
+class CountingComm : public MessagesOnly {
+ public:
+  /// @param per_node ranks of a node
+  CountingComm(Comm& comm, int per_node) : MessagesOnly(comm), per_node_(per_node) {}
+
+  int64_t bytes() const { return bytes_; }
+  int64_t messages() const { return messages_; }
+
+ private:
+  Pending do_isend(Tensor data, int to) override {
+    if (to / per_node_ != rank() / per_node_ && data.size() > 0) {
+      bytes_ += data.bytes();
+      ++messages_;
+    }
+    return MessagesOnly::do_isend(data, to);
+  }
+
+  int per_node_;
+  int64_t bytes_ = 0, messages_ = 0;
 };
 
 }  // namespace ladder::lab

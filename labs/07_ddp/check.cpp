@@ -31,21 +31,10 @@ void fill(const Sheet& sheet, const Tensor& part, int rank, int64_t stream) {
   sheet.draw(part, "gradients", static_cast<uint64_t>(1000 * stream + rank + 1));
 }
 
-/// Counts messages.
-struct CountingComm : MessagesOnly {
-  using MessagesOnly::MessagesOnly;
-  Pending do_isend(Tensor data, int to) override {
-    messages += data.size() > 0;
-    return MessagesOnly::do_isend(data, to);
-  }
-
-  int64_t messages = 0;
-};
-
 /// One all-reduce of n numbers.
 std::vector<Found> run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
   auto found = on_ranks<Found>(ranks, [&](Comm& threads, Found& mine) {
-    CountingComm comm(threads);
+    CountingComm comm(threads, /*per_node=*/1);
     OneRank rank(comm);
     const Tensor data = rank.arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
@@ -53,7 +42,7 @@ std::vector<Found> run_reduction(Sheet& sheet, Reduction reduction, int ranks, i
     collectives.all_reduce(data);
     mine.add(data);
     mine.sent = comm.statistics().wire_bytes();
-    mine.messages = comm.messages;
+    mine.messages = comm.messages();
   });
   for (size_t r = 0; r < found.size(); ++r)
     sheet.bits(fmt::format("{}/rank {}", to_string(reduction), r), found[r].numbers);

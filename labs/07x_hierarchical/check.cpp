@@ -14,27 +14,6 @@
 namespace ladder::lab {
 namespace {
 
-/// Takes messages alone, and counts those that go to another node.
-class CountingComm : public MessagesOnly {
- public:
-  CountingComm(Comm& comm, int per_node) : MessagesOnly(comm), per_node_(per_node) {}
-
-  int64_t bytes() const { return bytes_; }
-  int64_t messages() const { return messages_; }
-
- private:
-  Pending do_isend(Tensor data, int to) override {
-    if (to / per_node_ != rank() / per_node_ && data.size() > 0) {
-      bytes_ += data.bytes();
-      ++messages_;
-    }
-    return MessagesOnly::do_isend(data, to);
-  }
-
-  int per_node_;
-  int64_t bytes_ = 0, messages_ = 0;
-};
-
 struct Nodes {
   int count, per_node;
   int64_t n;  ///< numbers of each rank
