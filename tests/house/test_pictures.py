@@ -23,20 +23,10 @@ def style_of(element, name):
     return said[1].strip() if said else element.get(name, "")
 
 
-def width_of(element):
-    """Of a rectangle or of a path of straight lines."""
-    if element.tag.endswith("rect"):
-        return float(re.sub(r"[^\d.].*", "", element.get("width", "0")) or 0)
-    numbers = [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?", element.get("d", ""))[::2]]
-    return max(numbers, default=0) - min(numbers, default=0)
-
-
 def backgrounds(text):
-    """White areas that are more than a third as wide as the picture."""
-    root = xml.fromstring(text)
-    whole = float(root.get("viewBox").split()[2])
-    return [element.tag for element in root.iter() if element.tag.endswith(("rect", "path"))
-            and WHITE.fullmatch(style_of(element, "fill")) and width_of(element) > whole / 3]
+    """White areas."""
+    return [element.tag for element in xml.fromstring(text).iter()
+            if element.tag.endswith(("rect", "path")) and WHITE.fullmatch(style_of(element, "fill"))]
 
 
 def dark_letters(text):
