@@ -58,13 +58,14 @@ inline DecodePass decode_pass(const Job& job, const Device& device, int64_t B, i
   const auto [blocks, head, attention] = forward_flops(gpt);
   const double peak = device.peak(job.precision.name), texts = static_cast<double>(B);
   const Dtype dtype = decode_dtype(job);
-  DecodePass pass{
-      .texts = B, .weights = elements_read(gpt, B), .cache = 0, .memory = 0, .compute = 0};
-  pass.weights *= static_cast<double>(size_of(dtype));
-  pass.cache = static_cast<double>(KvCache::bytes(gpt, B, t, dtype));
-  pass.memory = device.memory_seconds(pass.weights + pass.cache);
-  pass.compute = texts * ((blocks + head) / device.products + attention / device.attention) / peak;
-  return pass;
+  const double weights = elements_read(gpt, B) * static_cast<double>(size_of(dtype)),
+               cache = static_cast<double>(KvCache::bytes(gpt, B, t, dtype)),
+               work = (blocks + head) / device.products + attention / device.attention;
+  return {.texts = B,
+          .weights = weights,
+          .cache = cache,
+          .memory = device.memory_seconds(weights + cache),
+          .compute = texts * work / peak};
 }
 
 /// Bytes of the model, and of the caches of B windows.

@@ -171,7 +171,6 @@ inline Device read_device(const std::string& folder, const std::string& device) 
 struct Link {
   double rate;     ///< bytes per second that one rank sends
   double latency;  ///< seconds per message
-  bool in_node;
 
   double seconds(double bytes, double messages) const { return bytes / rate + messages * latency; }
 };
@@ -183,9 +182,9 @@ inline Link link_of(const Device& device, int64_t stride, int64_t ranks) {
   const auto node = static_cast<int64_t>(device.node);
   const int64_t here = std::clamp<int64_t>(node / stride, 1, ranks);
   const double fast = device.node_rate * device.links;
-  if (here == ranks && stride * ranks <= node) return {fast, device.node_latency, true};
+  if (here == ranks && stride * ranks <= node) return {fast, device.node_latency};
   const double cards = static_cast<double>(here) * device.net_rate * device.links;
-  return {std::min(fast, cards), device.net_latency, false};
+  return {std::min(fast, cards), device.net_latency};
 }
 
 /// How many messages wait for one another in an all-reduce by halving and doubling (chapter 07). A

@@ -88,10 +88,10 @@ TEST(Devices, AKernelThatTheCacheHoldsHasItsRate) {
 
 TEST(Devices, AGroupGoesThroughTheLinkThatJoinsIt) {
   const Device h100 = read_device(kFolder, "h100");
-  EXPECT_TRUE(link_of(h100, 1, 8).in_node);
-  EXPECT_TRUE(link_of(h100, 4, 2).in_node);
-  EXPECT_FALSE(link_of(h100, 1, 16).in_node);
-  EXPECT_FALSE(link_of(h100, 8, 2).in_node);
+  EXPECT_EQ(link_of(h100, 1, 8).latency, h100.node_latency);
+  EXPECT_EQ(link_of(h100, 4, 2).latency, h100.node_latency);
+  EXPECT_EQ(link_of(h100, 1, 16).latency, h100.net_latency);
+  EXPECT_EQ(link_of(h100, 8, 2).latency, h100.net_latency);
   // One card of 50 GB/s, and four of them for the four ranks that a group has in a node.
   EXPECT_DOUBLE_EQ(link_of(h100, 8, 2).rate, 0.8 * 50e9);
   EXPECT_DOUBLE_EQ(link_of(h100, 2, 64).rate, 0.8 * 200e9);
