@@ -44,10 +44,6 @@ class GatherAttention : public PieceAttention {
     bytes[Mem::Comm] +=
         2 * 4 * Collectives::workspace_elements(static_cast<int>(s.own.cp), s.own.T / 2 * s.kv());
   }
-  static ContextTraffic traffic(const ContextShape& s) {
-    const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
-    return {.forward = e * elements, .backward = (e + 4) * elements};
-  }
 
   void forward(const Ctx& ctx, const AttnSaved& saved) override {
     take_queries(ctx, saved.qkv);

@@ -23,6 +23,13 @@ struct PartialSoftmax {
 };
 
 class PieceAttention : public SharedAttention {
+ public:
+  /// Keys and values of all other ranks come here, and in backward their gradients in FP32, too.
+  static ContextTraffic traffic(const ContextShape& s) {
+    const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
+    return {.forward = e * elements, .backward = (e + 4) * elements};
+  }
+
  protected:
   PieceAttention(Arena& arena, const ContextShape& shape)
       : SharedAttention(shape),

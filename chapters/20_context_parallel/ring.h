@@ -51,10 +51,6 @@ class RingAttention : public PieceAttention {
     bytes[Mem::Workspace] += query_bytes(s) + partial_softmaxes(s) * softmax_bytes(s) +
                              (2 * size_of(s.dtype) + 4 * (2 + partial_gradients(s))) * keys;
   }
-  static ContextTraffic traffic(const ContextShape& s) {
-    const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
-    return {.forward = e * elements, .backward = (e + 4) * elements};
-  }
 
   void forward(const Ctx& ctx, const AttnSaved& saved) override {
     ArrivalTree tree(2 * s.own.cp, std::ssize(softmaxes_));
