@@ -18,10 +18,10 @@ def middle(numbers):
     return f"{statistics.median(numbers):.0f} ({min(numbers):.0f} to {max(numbers):.0f})" if numbers else "-"
 
 
-def of_saves(runs, what, of_ranks=max):
+def of_saves(runs, what):
     """Milliseconds of the slower rank, but for the first save, for which the system gives new pages, and
     the last, after which nothing goes on."""
-    return [of_ranks(rank[i][what] for rank in r.report["saves"] if rank) for r in runs
+    return [max(rank[i][what] for rank in r.report["saves"] if rank) for r in runs
             for i in range(1, len(r.report["saves"][0]) - 1)]
 
 

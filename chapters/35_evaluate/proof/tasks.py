@@ -19,7 +19,6 @@ import argparse
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 CLOSE = {"(": ")", "[": "]", "{": "}", "<": ">"}
