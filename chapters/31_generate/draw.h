@@ -21,6 +21,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -99,10 +100,7 @@ class Draw {
   void penalize(std::span<float> logits, std::span<const int32_t> text) const {
     if (o_.repetition_penalty == 1) return;
     const auto by = static_cast<float>(o_.repetition_penalty);
-    std::vector<int32_t> once(text.begin(), text.end());
-    std::ranges::sort(once);
-    once.erase(std::unique(once.begin(), once.end()), once.end());
-    for (const int32_t token : once)
+    for (const int32_t token : std::set<int32_t>(text.begin(), text.end()))
       if (float& x = logits[static_cast<size_t>(token)]; x > 0)
         x /= by;
       else
