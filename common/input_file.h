@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <span>
@@ -20,6 +21,11 @@ struct CloseDescriptor {
   void operator()(const int* fd) const;
 };
 using Descriptor = std::unique_ptr<const int, CloseDescriptor>;
+/// The same for a stream.
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using FilePointer = std::unique_ptr<std::FILE, CloseFile>;
 
 class InputFile {
  public:

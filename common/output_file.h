@@ -3,9 +3,10 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "common/input_file.h"
 
 namespace ladder {
 
@@ -54,14 +55,11 @@ class OutputFile {
   void keep_partial();
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   [[noreturn]] void fail() const;
 
   std::string what_;
   std::filesystem::path path_, partial_;
-  std::unique_ptr<std::FILE, Close> file_;
+  FilePointer file_;
   bool is_ours_ = false;  ///< whether partial_ holds nothing, or what was written here
 };
 

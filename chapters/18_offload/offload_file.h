@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "kernels/mapped_file.h"
 #include "kernels/transfer.h"
 
@@ -75,17 +75,13 @@ class OffloadFile {
   }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
   void go_to(int64_t l, const Tensor& input) {
     if (fseeko(file_.get(), l * input.bytes(), SEEK_SET) != 0)
       throw UserError("--offload inputs cannot use its temporary file");
   }
 
   std::vector<bool> needed_;
-  std::unique_ptr<std::FILE, Close> file_;
+  FilePointer file_;
   int64_t moved_ = 0;
 };
 

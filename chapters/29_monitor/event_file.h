@@ -28,7 +28,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -225,11 +224,8 @@ class EventFiles {
                     std::generic_category().message(errno));
   }
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   std::filesystem::path dir_, path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  FilePointer file_;
 };
 
 }  // namespace ladder

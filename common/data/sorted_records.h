@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/input_file.h"
+
 namespace ladder {
 
 /// A file without a name. It vanishes when it is closed, or when the program dies.
@@ -27,11 +29,8 @@ class NamelessFile {
  private:
   [[noreturn]] void fail(const char* verb) const;
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   std::filesystem::path directory_;
-  std::unique_ptr<std::FILE, Close> file_;
+  FilePointer file_;
 };
 
 template <class Record>
