@@ -27,6 +27,7 @@
 #include "common/run/options.h"
 #include "common/run/run.h"
 #include "common/save/checkpoint.h"
+#include "common/save/hf_weights.h"
 #include "kernels/arena.h"
 #include "kernels/transfer.h"
 

@@ -37,16 +37,16 @@ void expect_whole(const std::string& dir) {
 }
 
 /// A process that saves in a directory until it is killed.
-class Saver {
+class SavingProcess {
  public:
-  Saver(const std::string& dir, int64_t first) : pid_(::fork()) {
+  SavingProcess(const std::string& dir, int64_t first) : pid_(::fork()) {
     if (pid_ > 0) return;
     bad_disk.fsync_ms = 1;
     for (int64_t step = first;; ++step) user_error([&] { save_step(dir, step); });
   }
-  Saver(const Saver&) = delete;
-  Saver& operator=(const Saver&) = delete;
-  ~Saver() {
+  SavingProcess(const SavingProcess&) = delete;
+  SavingProcess& operator=(const SavingProcess&) = delete;
+  ~SavingProcess() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
@@ -302,9 +302,9 @@ TEST_F(SaveDir, IsWholeWhoeverSavesAndIsKilled) {
   for (const bool locks : {true, false}) {
     bad_disk.no_locks = !locks;
     for (int round = 0; round < 8; ++round) {
-      const Saver one(dir_.path(), 1000 * round);
+      const SavingProcess one(dir_.path(), 1000 * round);
       {
-        const Saver other(dir_.path(), 1000 * round + 500);
+        const SavingProcess other(dir_.path(), 1000 * round + 500);
         for (int i = 0; i < 10; ++i) expect_whole(dir_.path());
       }
       for (int i = 0; i < 10; ++i) expect_whole(dir_.path());
