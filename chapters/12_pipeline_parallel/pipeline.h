@@ -104,8 +104,8 @@ inline bool is_receive(Do what) { return what == Do::RecvActivation || what == D
 /// Which gradients a backward computes: of the input, of the weights, or both.
 inline bool wants_input(Do what) { return what == Do::Backward || what == Do::BackwardInput; }
 inline bool wants_weight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
-/// Whether the micro-batch needs nothing more in its model chunk after this action: the gradients of
-/// the weights come last.
+/// Whether the micro-batch needs nothing more in its model chunk after this action: the gradients
+/// of the weights come last.
 inline bool ends_flight(Do what) { return wants_weight(what); }
 
 /// The stage at the other end of a message. Activations go to the next stage, and gradients come
