@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <sched.h>
 #include <unistd.h>
@@ -92,10 +93,15 @@ void check_steps(const RunOptions& o) {
   o.check_steps_after(manifest ? manifest->steps() : 0);
 }
 
-/// The cores that this process may use: its affinity mask.
+/// The cores that this process may use: its affinity mask, or fewer if a container has a quota. A
+/// quota is the processor time of a period, such as "200000 100000" for two cores, or "max".
 int cores() {
   cpu_set_t mask;
-  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  const int bound = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  double time = 0, period = 0;
+  std::ifstream quota("/sys/fs/cgroup/cpu.max");
+  if (!(quota >> time >> period)) return bound;
+  return std::clamp(static_cast<int>(std::ceil(time / period)), 1, bound);
 }
 
 }  // namespace
