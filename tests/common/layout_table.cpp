@@ -264,7 +264,8 @@ std::vector<Layouts> read_layouts(const std::filesystem::path& table, Draw draw)
     all.push_back({.name = block.name,
                    .chapter = block.chapter,
                    .root = draw == Draw::Short ? block.chapter : block.root,
-                   .text = block.text,
+                   // On the stand-in a thread runs at a time: little to validate on.
+                   .text = draw == Draw::Cuda ? "400" : block.text,
                    .rows = [=] {
                      const std::vector<Layout> rows = Rows(block).drawn(strength);
                      CHECK(!rows.empty(), "{}: no row is legal", block.name);
