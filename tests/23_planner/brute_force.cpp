@@ -119,10 +119,12 @@ const std::vector<Question> kQuestions = {
 };
 
 Job job_of(const Question& q) {
-  Job job{.gpt = preset(q.model), .gpus = q.gpus, .batch = q.batch, .precision = {}};
+  Job job{.gpt = preset(q.model),
+          .gpus = q.gpus,
+          .batch = q.batch,
+          .precision = {{.name = q.precision}}};
   job.gpt.layers = q.layers;
   job.gpt.seq_len = q.seq_len;
-  job.precision.name = q.precision;
   job.sequence_parallel = q.sequence_parallel;
   return job;
 }
@@ -158,9 +160,8 @@ INSTANTIATE_TEST_SUITE_P(Questions, AllLayouts,
 TEST(Bound, IsNeverAboveTheClock) {
   const Device device = read_device(LADDER_DEVICES, "h100");
   for (const char* model : {"gpt2-124m", "llama3-8b"}) {
-    Job job{.gpt = preset(model), .gpus = 48, .batch = 48, .precision = {}};
+    Job job{.gpt = preset(model), .gpus = 48, .batch = 48, .precision = {{.name = "bf16"}}};
     job.gpt.layers = 24;
-    job.precision.name = "bf16";
     Search search(job, device);
     SizeTable sizes;
     int64_t pipelines = 0;

@@ -1,6 +1,5 @@
 // What the planner says of Ladder's own memory is what --plan-only of that chapter says, to the
 // byte. The chapter is started as the planner says.
-#include <sstream>
 #include <string>
 
 #include <fmt/format.h>

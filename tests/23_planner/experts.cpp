@@ -1,6 +1,4 @@
 // Models with experts: what a rank has of them, and what it sends.
-#include <string>
-
 #include <gtest/gtest.h>
 
 #include "chapters/23_planner/flops.h"
@@ -12,9 +10,8 @@ namespace ladder::planner {
 namespace {
 
 Job mixtral() {
-  Job job{.gpt = preset("mixtral-8x7b"), .gpus = 64, .batch = 64, .precision = {}};
+  Job job{.gpt = preset("mixtral-8x7b"), .gpus = 64, .batch = 64, .precision = {{.name = "bf16"}}};
   job.gpt.seq_len = 4096;
-  job.precision.name = "bf16";
   return job;
 }
 

@@ -26,12 +26,12 @@ class Planner : public Programs {
     EXPECT_EQ(ended.err, "");
     return nlohmann::json::parse(read("plan.json"));
   }
-  /// The file of the H100 with another memory.
-  static std::string device(double gigabytes, double usable) {
+  /// The file of the H100 with another memory, of which tensors may take all.
+  static std::string device(double gigabytes) {
     std::string text = read_small_file(LADDER_DEVICES "/h100.toml", 1 << 16);
     for (const auto& [from, to] :
          {std::pair{"gigabytes = 80", fmt::format("gigabytes = {}", gigabytes)},
-          {"usable = 0.95", fmt::format("usable = {}", usable)}})
+          {"usable = 0.95", "usable = 1"}})
       text.replace(text.find(from), std::string_view(from).size(), to);
     return text;
   }
@@ -57,8 +57,6 @@ TEST_F(Planner, RanksByTime) {
       sum += seconds.get<double>();
     }
     EXPECT_NEAR(sum, l["step_seconds"], 1e-9 * sum);
-    for (const char* field : {"ep", "zero", "recompute", "micro_batch", "schedule"})
-      EXPECT_TRUE(l.contains(field)) << field;
   }
 }
 
@@ -128,7 +126,7 @@ TEST_F(Planner, ARefusalNamesTheSmallestPlan) {
   // A device of its size, of which tensors may take all, fits it; a smaller one does not.
   const double least = std::stod(one.err.substr(at + 16)) * 1.073741824;
   for (const auto& [gigabytes, status] : {std::pair{least + 0.1, 0}, {least - 0.1, 2}}) {
-    write("own.toml", device(gigabytes, 1));
+    write("own.toml", device(gigabytes));
     EXPECT_EQ(plan("--model llama2-7b --gpus 1 --batch 8 --device own.toml").status, status);
   }
 }

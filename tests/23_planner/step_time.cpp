@@ -18,9 +18,7 @@ const Device& h100() {
 }
 
 Job job(const std::string& model = "gpt3-6.7b") {
-  Job job{.gpt = preset(model), .gpus = 64, .batch = 512, .precision = {}};
-  job.precision.name = "bf16";
-  return job;
+  return {.gpt = preset(model), .gpus = 64, .batch = 512, .precision = {{.name = "bf16"}}};
 }
 
 StepTime step(const Job& job, const PlanLayout& layout, const Device& device = h100()) {

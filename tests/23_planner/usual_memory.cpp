@@ -17,17 +17,17 @@ namespace ladder::planner {
 namespace {
 
 Job job(const std::string& model, const std::string& precision, Gradients gradients = {}) {
-  Job job{.gpt = preset(model), .gpus = 1, .batch = 1, .precision = {}, .gradients = gradients};
-  job.precision.name = precision;
-  return job;
+  return {.gpt = preset(model),
+          .gpus = 1,
+          .batch = 1,
+          .precision = {{.name = precision}},
+          .gradients = gradients};
 }
 
 /// Bytes of one parameter's weights, master, gradients and Adam's states, on one rank of
 /// `replicas`.
 double bytes_each(const Job& job, int zero = 0, int replicas = 1) {
-  PlanLayout layout;
-  layout.dp = replicas;
-  layout.zero = zero;
+  const PlanLayout layout{.dp = replicas, .zero = zero};
   SizeTable sizes;
   const MemoryBytes bytes = usual_bytes(job, layout, 0, sizes);
   const int64_t all = bytes[Mem::Param] + bytes[Mem::Master] + bytes[Mem::Grad] + bytes[Mem::Optim];
@@ -55,8 +55,7 @@ TEST(UsualBytes, ActivationsAreThoseOfThePaper) {
   Job of = job("gpt3-175b", "bf16");
   const int64_t s = of.gpt.seq_len, h = of.gpt.channels, L = of.gpt.layers, NH = of.gpt.heads;
   for (const int64_t t : {1, 2, 4, 8}) {
-    PlanLayout layout;
-    layout.tp = t;
+    const PlanLayout layout{.tp = t};
     SizeTable sizes;
     of.gpus = t;
     const int64_t blocks = L * (s * h * 32 / t + 4 * s * (NH + 4) / t);
@@ -73,12 +72,11 @@ TEST(UsualBytes, StagesArePlannedAsByChapter12) {
        {PipelineKind::GPipe, PipelineKind::OneFOneB, PipelineKind::Interleaved, PipelineKind::ZbH1})
     for (const char* policy : {"none", "selective", "full", "every:2"})
       for (int64_t s = 0; s < 4; ++s) {
-        PlanLayout layout;
-        layout.pp = 4;
-        layout.schedule = kind;
-        layout.chunks = kind == PipelineKind::Interleaved ? 2 : 1;
-        layout.recompute =
-            std::string(policy) == "every:2" && layout.chunks == 2 ? "every:1" : policy;
+        PlanLayout layout{.pp = 4, .recompute = policy, .schedule = kind};
+        if (kind == PipelineKind::Interleaved) {
+          layout.chunks = 2;
+          if (layout.recompute == "every:2") layout.recompute = "every:1";
+        }
         PipelineOptions options;
         options.kind = kind;
         const StageLayout stage(options, of.gpt, s, options.pipeline(of.gpt, 4, layout.micros(of)));
@@ -101,9 +99,7 @@ TEST(UsualBytes, TheEndsTakeMost) {
   of.batch = 64;
   for (const PipelineKind kind : {PipelineKind::GPipe, PipelineKind::OneFOneB, PipelineKind::ZbH1})
     for (const char* policy : {"none", "full"}) {
-      PlanLayout layout{.pp = 8};
-      layout.schedule = kind;
-      layout.recompute = policy;
+      const PlanLayout layout{.pp = 8, .recompute = policy, .schedule = kind};
       SizeTable sizes;
       int64_t most = 0;
       for (int64_t s = 0; s < 8; ++s)
