@@ -23,7 +23,7 @@ def replaced(text, name, body):
 def settle(root, name, make, repair, command):
     """The faults of a file: none if its text is make(text). With `repair` that text is written."""
     path = root / name
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = path.read_text(encoding="utf-8")
     try:
         new = make(text)
     except Stale as why:
