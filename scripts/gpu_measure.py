@@ -257,7 +257,7 @@ def sanitizers(part, machine):
         return True, "no error"
 
     try:  # a machine that lends its GPU may not let the tool at it
-        sanitize("memcheck", "Elementwise.AddInPlace")
+        sanitize("memcheck", "Elementwise.AddAndScale")
     except Failed as error:
         raise Absent(f"not run: compute-sanitizer does not work: {error}") from None
     gpu_runs.judge(part, [(f"{check}, share {index + 1} of {shares}",
