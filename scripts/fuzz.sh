@@ -6,7 +6,7 @@
 #   scripts/fuzz.sh 600                for ten minutes
 #   scripts/fuzz.sh 600 safetensors    one target, or several
 #
-# A crash that is fixed goes to the corpus: every build replays that.
+# A crash that is fixed goes to the corpus, from which each run begins.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -82,6 +82,23 @@ TEST_P(Ending, AResumeSaysWhatHasChanged) {
 }
 
 // The first update throws the weights out of range, after a loss and a norm that are finite.
+// Without --save a run of no step is a look at a model. Programs of ranks write no text.
+TEST_P(EndingOfEach, ARunWithoutAStepReportsAndWrites) {
+  const auto look = [&](const std::string& flags) {
+    return run(GetParam(), small_run("--layers 1 --steps 0 --report report.json " + flags));
+  };
+  const Ended written = look("--sample 3");
+  if (written.status == 2) {
+    EXPECT_NE(written.err.find("--sample"), std::string::npos) << written.err;
+    EXPECT_EQ(look("").status, 0);
+  } else {
+    EXPECT_NE(written.out.find("---- sample\n"), std::string::npos) << written.err;
+  }
+  const auto report = nlohmann::json::parse(read("report.json"));
+  EXPECT_EQ(report["steps"], 0);
+  EXPECT_TRUE(report["final_loss"].is_null());
+}
+
 TEST_P(EndingOfEach, WeightsThatAreNoNumbersAreToldByTheStatus) {
   must_end_with(3);
   const std::string sgd = GetParam() == "01_sgd" ? "" : "--optimizer sgd ";

@@ -100,5 +100,14 @@ TEST_F(TiedHead, NegativeControlAddedInEachMicroBatchDiffers) {
   EXPECT_TRUE(embedding(once) != embedding(join_tied_head(ctx_, layout_, again))) << "added twice";
 }
 
+// In one buffer the embedding would add to what the head has written, in each micro-batch anew.
+TEST_F(TiedHead, OneBufferIsNotAddedTo) {
+  const int64_t T = 3, C = layout_.config().channels;
+  const Tensor tokens = arena_.zeros(Mem::Activation, "tokens", Dtype::I32, {2, T}),
+               dout = gradient(2).first(2 * T * C).view({2, T, C});
+  const GptTensors joined = layout_.view(gradient(1).first(layout_.size()));
+  EXPECT_THROW(embed_backward_weight(ctx_, joined.embed, dout, tokens, Into::Add), CheckError);
+}
+
 }  // namespace
 }  // namespace ladder

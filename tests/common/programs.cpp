@@ -150,7 +150,8 @@ Program under_mpirun(std::string_view chapter, int processes) {
 }
 
 Program signalled(Program program, const std::string& signals, const std::string& file) {
-  // Job control, or SIGINT would be ignored; not to the end, or bash would tell of it.
+  // With job control SIGINT is not ignored when the run begins; not to the end, or bash would tell
+  // of it.
   const std::string script =
       "set -m; \"$@\" & run=$!; set +m\n"
       "until [ -s " +

@@ -46,6 +46,13 @@ TEST_F(AManifest, RoundTrip) {
   EXPECT_EQ(read.steps(), 7);
 }
 
+// A state may hold a path.
+TEST_F(AManifest, BytesThatAreNotUtf8AreReplaced) {
+  manifest_.state["path"] = "\xff.bin";
+  manifest_.write(dir_.path());
+  EXPECT_EQ(Manifest::read(dir_.path()).state["path"], "\xef\xbf\xbd.bin");
+}
+
 // Whole configurations would be too long for a message, and the shortened texts might be equal.
 TEST_F(AManifest, NamesWhatDiffers) {
   GptConfig config = preset("moe-nano");

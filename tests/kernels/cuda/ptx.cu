@@ -1,5 +1,7 @@
 // The instructions of ptx.h: a product of small integers, which is exact whatever the order of
 // its sums, by way of cp.async, ldmatrix and mma.
+#include <cstdlib>
+
 #include "kernels/cuda/convert.h"
 #include "launch.h"
 #include "ptx.h"
@@ -55,6 +57,25 @@ __global__ void turn(T* out, const T* inp) {
     std::memcpy(pair, &r[i], sizeof(pair));
     for (int half = 0; half < 2; ++half) out[(8 * i + 2 * t + half) * 8 + g] = pair[half];
   }
+}
+
+__global__ void fault() { __trap(); }
+
+/// A launch that fails is told by the wait at a test's end. In a process of its own, since every
+/// later call fails, too.
+TEST(DeviceFaultDeathTest, IsToldByTheNextWait) {
+  if (dev::device_count() == 0) GTEST_SKIP() << "no GPU here";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr int kTold = 3;
+  const auto run = [] {
+    dev::launch(dut().ctx, fault, {.x = 1}, 1, 0);
+    try {
+      dut().clear();
+    } catch (const CheckError&) {
+      std::_Exit(kTold);
+    }
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(kTold), "");
 }
 
 class Ptx : public DeviceTest {
