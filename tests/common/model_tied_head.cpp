@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/model/parts.h"
 #include "common/model/tied_head.h"
 #include "common/random.h"
 #include "kernels/arena.h"
