@@ -40,8 +40,11 @@ OutputFile::OutputFile(const std::string& path, std::string what)
   if (exists && !fs::is_regular_file(path_, ignored))
     throw UserError("{} {}: there is something that is not a file", what_, path);
   if (exists && ::access(path_.c_str(), W_OK) != 0) fail();
-  file_.reset(std::fopen(partial_.c_str(), "ae"));
-  if (!file_) fail();
+  // Not through a link: what it leads to would be emptied.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+  const int fd = ::open(partial_.c_str(), kFlags, 0666);
+  if (fd < 0) fail();
+  file_.reset(::fdopen(fd, "a"));
   is_ours_ = fs::file_size(partial_, ignored) == 0;
   // Where a file system has no locks, two programs are not told apart. If the lock is free because
   // another program has just ended, that program has renamed the file.

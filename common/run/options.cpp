@@ -93,15 +93,20 @@ void check_steps(const RunOptions& o) {
   o.check_steps_after(manifest ? manifest->steps() : 0);
 }
 
-/// The cores that this process may use: its affinity mask, or fewer if a container has a quota. A
-/// quota is the processor time of a period, such as "200000 100000" for two cores, or "max".
+/// The cores of the machine, or fewer if a container has a quota: the processor time of a period,
+/// such as "200000 100000" for two cores, or "max".
 int cores() {
-  cpu_set_t mask;
-  const int bound = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   double time = 0, period = 0;
   std::ifstream quota("/sys/fs/cgroup/cpu.max");
-  if (!(quota >> time >> period)) return bound;
-  return std::clamp(static_cast<int>(std::ceil(time / period)), 1, bound);
+  if (!(quota >> time >> period)) return all;
+  return std::clamp(static_cast<int>(std::ceil(time / period)), 1, all);
+}
+
+/// Those to which this process is bound.
+int bound_cores() {
+  cpu_set_t mask;
+  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : cores();
 }
 
 }  // namespace
@@ -268,10 +273,9 @@ void RunOptions::check_steps_after(int64_t done) const {
 
 int RunOptions::thread_count() const {
   if (threads) return *threads;
-  if (!under_mpirun()) return std::max(1, cores() / ranks);
-  // mpirun may have bound this process to some of the machine's cores.
-  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return std::clamp(all / launched_here(), 1, cores());
+  if (!under_mpirun()) return std::max(1, std::min(cores(), bound_cores()) / ranks);
+  // mpirun may have bound each process to other cores.
+  return std::clamp(cores() / launched_here(), 1, bound_cores());
 }
 
 TextOptions RunOptions::text(const GptConfig& gpt) const {

@@ -138,6 +138,7 @@ def replace(path, text):
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as fault:
+        new.unlink(missing_ok=True)
         raise Refused(f"{path} cannot be written and stays as it was: {fault.strerror}") from None
 
 

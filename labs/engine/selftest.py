@@ -46,6 +46,8 @@ def faults_of(lab, build, every_mutant):
 
 def faults_of_reference(lab, build):
     runs, _ = judge.check_seeds(lab, build, judge.AS_BUILT, SEEDS, program=True)
+    if never := {gate.name for gate in lab.gates} - {result.gate.name for result in runs[0]}:
+        yield f"nothing is measured at {', '.join(never)}"
     for seed, results in zip(SEEDS, runs):  # the sizes of a case may fit together with one seed alone
         if failed := first_failure(results):
             yield f"with seed {seed} the reference fails at {failed}"

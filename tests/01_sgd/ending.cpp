@@ -81,7 +81,6 @@ TEST_P(Ending, AResumeSaysWhatHasChanged) {
             std::string::npos);
 }
 
-// The first update throws the weights out of range, after a loss and a norm that are finite.
 // Without --save a run of no step is a look at a model. Programs of ranks write no text.
 TEST_P(EndingOfEach, ARunWithoutAStepReportsAndWrites) {
   const auto look = [&](const std::string& flags) {
@@ -99,6 +98,7 @@ TEST_P(EndingOfEach, ARunWithoutAStepReportsAndWrites) {
   EXPECT_TRUE(report["final_loss"].is_null());
 }
 
+// The first update throws the weights out of range, after a loss and a norm that are finite.
 TEST_P(EndingOfEach, WeightsThatAreNoNumbersAreToldByTheStatus) {
   must_end_with(3);
   const std::string sgd = GetParam() == "01_sgd" ? "" : "--optimizer sgd ";

@@ -47,6 +47,7 @@ TEST_F(Planner, RanksByTime) {
       EXPECT_LE(layouts[i - 1]["step_seconds"], l["step_seconds"]);
     }
     EXPECT_LE(l["bytes"], report["room"]);
+    EXPECT_TRUE(l.contains("ep"));
     EXPECT_EQ(l["tp"].get<int>() * l["pp"].get<int>() * l["dp"].get<int>() * l["cp"].get<int>(),
               512);
     EXPECT_GT(l["mfu"], i < 100 ? 0.05 : 0);

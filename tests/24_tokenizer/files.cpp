@@ -92,6 +92,14 @@ TEST(TokenizerFiles, IdsGoLittleBeyondTheTokens) {
   EXPECT_EQ(tokenizer_from_json(root).vocab(), 65796);
 }
 
+// Not by each of its cuts: that would take minutes.
+TEST(TokenizerFiles, ALongRankIsReadAtOnce) {
+  TokenizerBuilder builder = test::with_tokens({"ab", std::string(size_t{256} << 10, 'a') + "b"});
+  builder.merge_by_rank();
+  builder.add_added(kEndOfText, {}, 258);
+  EXPECT_EQ(builder.finish().merges.size(), 1U);
+}
+
 TEST(TokenizerFiles, RanksHaveNoGaps) {
   const TempDir home;
   write_tokenizer(home / "t", small());

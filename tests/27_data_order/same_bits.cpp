@@ -74,6 +74,8 @@ TEST_F(DataOrderRuns, ARunGoesOnWithItsSourcesOrWithoutThem) {
                  "--load sources: its run read --sources; legal");
   expect_refused(flags + "--steps 2 --load documents",
                  "--load documents: its run read --data, without --sources; legal");
+  expect_refused("--data c.bin --tokens uint16 --batch 4 --steps 2 --load documents",
+                 "its state documents: it was saved with --documents; legal is the same");
   train("27_data_order",
         files + "--sources a.bin:1,b.bin:1 --new-weights --steps 2 --load sources");
 }

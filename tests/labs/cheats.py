@@ -69,6 +69,14 @@ HIDES_A_BRACE = """
     void more() { pthread_cleanup_push(nullptr, nullptr); } while (0);
 """
 
+# More folders in folders than Python deletes: it ended the grader once.
+DIGS = """
+    for (int i = 0; i < 1200; ++i) {
+      std::filesystem::create_directory("d");
+      std::filesystem::current_path("d");
+    }
+"""
+
 
 def all_but(number, *lost):
     """The points of all gates but these."""
@@ -85,6 +93,7 @@ def all_cheats():
         "another word for without_idea": Cheat("08", {ZERO1: mutant("08", "all_reduced", ZERO1) + forged_sent}, points=all_but("08", "sent")),
         "code before main()": Cheat("08", {ZERO1: zero1.replace(last, HIDES_A_BRACE + last)}, "pthread_cleanup_push"),
         "a link to the trace": Cheat("08", {ZERO1: in_all_bodies(zero1, LINKS_TRACE)}, "fopen"),
+        "folders in folders": Cheat("08", {ZERO1: in_all_bodies(zero1, DIGS)}),
         "rows in a body": Cheat("12x", {ZB_H2: in_all_bodies(zb_h2, WRITES_ROWS)}, "fdopen"),
     }
 

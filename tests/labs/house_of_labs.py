@@ -30,5 +30,6 @@ class Tree(unittest.TestCase):
             folder = path.parent.resolve()
             path.parent.unlink()
             shutil.copytree(folder, path.parent)
+        self.assertFalse(path.parent.resolve().is_relative_to(ROOT))  # never in the tree itself
         path.unlink()
         path.write_text(text.replace(old, new), encoding="utf-8")

@@ -269,6 +269,10 @@ class Grading(Tree):
                 judge.check_seeds(lab, tree, self.root, [1], False)
             with self.assertRaisesRegex(Refused, "the reference of lab 08, ch08_zero1, ended by SIGKILL: no room"):
                 judge.reference_trace(lab, tree, self.root / "scratch", 1)
+        thrown = sandbox.Outcome("", [("c", "", "threw", "out of range"), ("", "", "end", "")], "")
+        with unittest.mock.patch.object(sandbox, "run", return_value=thrown):
+            with self.assertRaisesRegex(Refused, "the reference of lab 08 threw out of range"):
+                judge.check_seeds(lab, tree, self.root, [1], False)
 
     def test_a_judge_that_does_not_end_well_says_so(self):
         rows = [("c", "what", "returned", "1"), ("", "", "end", "")]
