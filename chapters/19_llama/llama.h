@@ -77,8 +77,8 @@ struct BlockOptions {
     set(config.position, position);
     if (config.mlp != before)
       config.hidden = config.mlp == Mlp::Gelu ? 0 : equal_hidden(config.channels);
-    require_range("--hidden", hidden.value_or(1), 1, kMaxHidden);
-    require_range("--kv-heads", kv_heads.value_or(1), 1, config.heads);
+    if (hidden) require_range("--hidden", *hidden, 1, kMaxHidden);
+    if (kv_heads) require_range("--kv-heads", *kv_heads, 1, config.heads);
     config.hidden = hidden.value_or(config.hidden);
     config.kv_heads = kv_heads.value_or(config.kv_heads);
     if (config.heads % config.groups() != 0)

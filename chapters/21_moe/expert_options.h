@@ -50,12 +50,12 @@ struct ExpertOptions {
   /// `config` with these experts. @throws UserError that names what is legal
   GptConfig gpt(GptConfig config) const {
     Experts& e = config.experts;
-    require_range("--experts", experts.value_or(1), 1, kMaxExperts);
+    if (experts) require_range("--experts", *experts, 1, kMaxExperts);
     e.count = experts.value_or(e.count);
     if (e.count == 0) return without_experts(config);
     if (e.chosen == 0) e.chosen = 1;
     if (per_token) e.chosen = *per_token;
-    require_range("--shared-experts", shared.value_or(0), 0, kMaxExperts);
+    if (shared) require_range("--shared-experts", *shared, 0, kMaxExperts);
     e.shared = shared.value_or(e.shared);
     e.router = named<Router>(router).value_or(e.router);
     if (no_renormalize) e.renormalize = false;
