@@ -90,6 +90,8 @@ TEST(OutputFile, RefusesWhatCannotBeAFile) {
   EXPECT_USER_ERROR(OutputFile(dir / "file/inside", "--trace"), "cannot be written");
   EXPECT_USER_ERROR(OutputFile(dir.path(), "--trace"), "not a file");
   EXPECT_USER_ERROR(OutputFile("/dev/null", "--trace"), "not a file");
+  std::filesystem::create_symlink(dir / "file", dir / "out.partial");
+  EXPECT_USER_ERROR(OutputFile(dir / "out", "--trace"), "symbolic links");
   EXPECT_EQ(read_file(dir / "file"), "old");
 }
 

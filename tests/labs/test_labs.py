@@ -195,6 +195,7 @@ class Planted(Tree):
             with self.assertRaisesRegex(Refused, "state.json cannot be written and stays as it was: No space"):
                 desk.note(lab, hints=2)
         self.assertEqual(desk.state(lab), {"hints": 1})
+        self.assertEqual([path.name for path in desk.folder.iterdir()], ["state.json"])
 
 
 class Grading(Tree):
